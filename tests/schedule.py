@@ -70,7 +70,7 @@ UNITS: dict[str, tuple[str, ...]] = {
 """The beginnings of the paths of each unit's files. A file belongs to the first unit that fits."""
 
 SPREAD = (
-    ("tests/acceptance/shown/", "tests/crash/", "tests/record/test_rebuild.py", "tests/security/test_flood.py")
+    ("tests/acceptance/shown/", "tests/crash/", "tests/journal/test_rebuild.py", "tests/security/test_flood.py")
     if PROVE
     else ()
 )

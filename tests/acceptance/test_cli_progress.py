@@ -22,7 +22,7 @@ from hansard.cli.printing import CLEAR, Meter
 from hansard.interop.hermes_parts import session_id_of
 from tests.counts import only_long
 from tests.interop.hermes_homes import database, says
-from tests.record.helpers_logs import write_logs
+from tests.journal.helpers_logs import write_logs
 from tests.record.helpers_process import rebuild
 
 EXIT_INTERRUPTED = 130

@@ -18,7 +18,7 @@ BY_NAME = {citable.name: citable for citable in CITABLES}
 SAMPLES = [
     ("rule", "src/a.py", "# as it says (rule 99)", ["99"]),
     ("rule", "tests/a.py", '"""Rules 14, 15 and 96: the chain."""', ["14", "15", "96"]),
-    ("rule", "tests/record/test_rule_09_locks.py", "", ["9"]),
+    ("rule", "tests/journal/test_rule_09_locks.py", "", ["9"]),
     ("rule", "tests/a.py", "rule 2 of [[tools.rules]]", []),
     ("law", "src/a.py", '"""The same id is the same thing (L3, L44)."""', ["3", "44"]),
     ("law", "docs/a.md", "| **L1 Superset.** |", ["1"]),

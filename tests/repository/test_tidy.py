@@ -215,6 +215,14 @@ def test_imports_are_at_the_top(sources: list[Source]) -> None:
     assert violations(tidy_rules.hidden_imports, sources, r"src/.*\.py$") == []
 
 
+def test_tests_mirror_the_package(sources: list[Source]) -> None:
+    """Each folder of tests/ is named after a part of the package, or one of crash, security, acceptance, repository."""
+    samples = ["src/hansard/tasks.py", "src/hansard/app/a.py", "tests/conftest.py"]
+    samples += [f"tests/{folder}/test_a.py" for folder in ("tasks", "app", "crash", "gone")]
+    assert tidy_rules.strange_folders(map(PurePosixPath, samples)) == {"gone"}
+    assert tidy_rules.strange_folders(source.path for source in sources) == set()
+
+
 def test_helpers_are_not_test_modules(sources: list[Source]) -> None:
     """No file imports anything from a test module."""
     assert violations(tidy_rules.imported_tests, sources, r".*\.py$") == []

@@ -20,6 +20,8 @@ CLASS_METHODS_MAX = 25
 PROTOCOL_METHODS_MAX = 5
 VALUE_FIELDS_MAX = 3
 
+WHOLE_FOLDERS = frozenset({"crash", "security", "acceptance", "repository"})
+
 BARE_VERBS = frozenset({"settle", "take", "look", "use", "hold"})
 
 BOUNDARIES = frozenset({"model call", "tool call", "channel call", "writer batch", "process edge"})
@@ -150,6 +152,13 @@ def imported_tests(source: Source) -> Iterator[str]:
             for module in imported_modules(node):
                 if re.match(r"tests\.(\w+\.)*test_", module):
                     yield source.at(node.lineno, f"imports {module}; a helper is not a test module")
+
+
+def strange_folders(paths: Iterable[PurePosixPath]) -> set[str]:
+    """Folders of tests/ that mirror nothing of the package, and are none of the four for claims about the whole."""
+    parts = [path.parts for path in paths]
+    mirrored = {each[2].removesuffix(".py") for each in parts if each[:2] == ("src", "hansard")}
+    return {each[1] for each in parts if each[0] == "tests" and len(each) > 2} - mirrored - WHOLE_FOLDERS
 
 
 def loads_by_name(source: Source) -> list[ast.Call]:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from hansard import Record
-from tests.record.helpers_damage import made_line
+from tests.journal.helpers_damage import made_line
 from tests.record.helpers_facts import log_of, new_session, raw_rows, say
 from tests.record.helpers_process import fill_disk, remount, small_disk, stranger
 

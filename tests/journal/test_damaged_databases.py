@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hansard import Message, Record, RecordDamaged
-from tests.record.helpers_damage import assert_holds, make_home, put_back
+from tests.journal.helpers_damage import assert_holds, make_home, put_back
 from tests.record.helpers_facts import assert_clean, ids_of, log_of, raw_rows, say
 
 

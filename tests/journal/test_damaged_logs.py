@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hansard import Message, Record
-from tests.record.helpers_damage import assert_holds, hear, lose_database, make_home, put_back, unreadable
+from tests.journal.helpers_damage import assert_holds, hear, lose_database, make_home, put_back, unreadable
 from tests.record.helpers_facts import assert_clean, ids_of, log_of, raw_rows, say
 from tests.record.helpers_process import Worker
 

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from hansard import LogForked, Record
-from tests.record.helpers_damage import made_line
+from tests.journal.helpers_damage import made_line
 from tests.record.helpers_facts import SESSION, assert_clean, ids_of, log_lines, log_of, new_session, raw_rows, say
 from tests.record.helpers_process import Worker
 

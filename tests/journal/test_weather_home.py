@@ -23,7 +23,7 @@ from hansard import (
 from hansard.journal.sqlite.connection import check_sqlite_version
 from hansard.journal.sqlite.disk import check_filesystem
 from hansard.record.schema import SCHEMA
-from tests.record.helpers_damage import made_line
+from tests.journal.helpers_damage import made_line
 from tests.record.helpers_facts import (
     SESSION,
     assert_clean,

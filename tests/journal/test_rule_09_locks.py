@@ -16,8 +16,8 @@ import pytest
 
 from hansard import Message, Record, RecordUnavailable
 from hansard.journal.locks import FairLock
+from tests.journal.helpers_locks import make_lock, note
 from tests.record.helpers_facts import SESSION, assert_clean, eventually, ids_of, new_session, say
-from tests.record.helpers_locks import make_lock, note
 from tests.record.helpers_process import ROOT, Worker, WorkerError, ask_again
 
 ROUNDS = 100
@@ -27,7 +27,7 @@ LOCKS = Path("/proc/locks")
 @contextmanager
 def program(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
     """Run one of the programs of helpers_locks."""
-    command = [sys.executable, "-m", "tests.record.helpers_locks", *map(str, arguments)]
+    command = [sys.executable, "-m", "tests.journal.helpers_locks", *map(str, arguments)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         try:
             yield process

@@ -33,7 +33,7 @@ from hansard.journal.sqlite.reading import ReadConnection, ReaderPool
 from hansard.journal.store import Wiring
 from hansard.record.schema import SCHEMA
 from hansard.testing.crash import count_steps
-from tests.record.helpers_logs import write_logs
+from tests.journal.helpers_logs import write_logs
 from tests.record.helpers_process import rebuild
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))

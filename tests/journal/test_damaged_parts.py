@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hansard import Record
-from tests.record.helpers_damage import lose_database, make_home, put_back
+from tests.journal.helpers_damage import lose_database, make_home, put_back
 from tests.record.helpers_facts import assert_clean, fingerprint, ids_of, log_of
 from tests.record.helpers_process import Worker
 

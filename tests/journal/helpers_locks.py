@@ -1,4 +1,4 @@
-"""Programs that take locks, for the tests of rule 9. Run as `python -m tests.record.helpers_locks NAME …`.
+"""Programs that take locks, for the tests of rule 9. Run as `python -m tests.journal.helpers_locks NAME …`.
 
 rival KIND FOLDER: for each line of input, take the lock, note "rival" in FOLDER/order, give it back.
 forker KIND FOLDER: hold the lock, fork a child that tells its process id and sleeps, sleep.

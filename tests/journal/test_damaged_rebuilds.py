@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hansard import Cursor, HansardError, Intake, Message, Record
-from tests.record.helpers_damage import assert_holds, hear, lose_database, make_home, put_back
+from tests.journal.helpers_damage import assert_holds, hear, lose_database, make_home, put_back
 from tests.record.helpers_facts import assert_clean, ids_of, log_of, new_session, raw_rows, say
 
 OPEN_AND_DIE = """
