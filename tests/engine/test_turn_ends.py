@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hansard.domain.settings import Busy, TurnLimits
 from hansard.errors import ModelMissing
 from hansard.ports.model import Model
 from hansard.testing.fakes import Counting, tools_by_name
+from tests.clock import leap
 from tests.engine.stage import QUICK, Gate, PlayedModel, call, failure, stage
 from tests.engine.validator import assert_begins, assert_valid
 
@@ -54,14 +56,18 @@ async def test_a_turn_ends_after_so_long(home: Path) -> None:
     """A model that hangs in its answer: what it said stays, the turn fails in time and says so, the next one runs."""
     gate = Gate()
     model = PlayedModel(["So ", gate], ["Now."])
-    async with stage(home, model, limits=TurnLimits(turn_seconds_max=0.2)) as on:
-        await on.run("hi")
+    async with stage(home, model, limits=TurnLimits(turn_seconds_max=60)) as on:
+        running = asyncio.create_task(on.run("hi"))
+        await gate.reached()
+        await on.until_text("So ")
+        leap(60)
+        await running
         (said,) = await on.transcript(Role.ASSISTANT)
         assert (said.status, said.text) == (Status.INTERRUPTED, "So ")
-        assert await on.notices() == ["This turn took longer than 0.2 s and was ended."]
-        assert await on.ends() == [(TurnState.FAILED, "limit: 0.2 s")]
+        assert await on.notices() == ["This turn took longer than 60 s and was ended."]
+        assert await on.ends() == [(TurnState.FAILED, "limit: 60 s")]
         await on.run("and?")
-        assert "your reply above was interrupted (limit: 0.2 s)" in str(model.requests[1].messages[-1])
+        assert "your reply above was interrupted (limit: 60 s)" in str(model.requests[1].messages[-1])
 
 
 async def test_the_limit_on_tokens_of_an_answer_reaches_the_model(home: Path) -> None:

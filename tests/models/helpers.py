@@ -32,7 +32,7 @@ WAIT_SECONDS_MAX = 120.0
 """Every wait in these tests ends by then."""
 
 STALL_SECONDS = 60.0
-"""Longer than any machine stalls by itself. Tests do not wait so long: they set the clock forward (`leap`)."""
+"""Longer than any machine stalls by itself. Tests do not wait so long: they set the clock forward (tests/clock.py)."""
 
 HELLO = Request(system="Be brief.", messages=(UserSaid("hello"),))
 
@@ -115,10 +115,3 @@ def sent_signature(style: str, body: str) -> bool:
     """Whether a request holds what the provider signed."""
     signature = {"anthropic": "c2lnbmVk", "openai-responses": responses_style.SECRET}.get(style, google_style.SIGNATURE)
     return signature in body
-
-
-def leap(seconds: float) -> None:
-    """Set the clock of the running loop forward: whatever waits for that time to pass goes on."""
-    loop = asyncio.get_running_loop()
-    before = loop.time
-    loop.time = lambda: before() + seconds  # type: ignore[method-assign]

@@ -13,7 +13,8 @@ from hansard.domain.requests import Delta, FailureKind, FinishReason, ModelEvent
 from hansard.models.endings import AnswerWire
 from hansard.models.failures import TEXT_CHARACTERS_MAX, RequestTarget, blotted, failure_of, said
 from hansard.models.pydantic import ProviderModel, open_provider
-from tests.models.helpers import HELLO, KEY, STALL_SECONDS, STYLES, Answer, ask, asking, leap
+from tests.clock import leap
+from tests.models.helpers import HELLO, KEY, STALL_SECONDS, STYLES, Answer, ask, asking
 from tests.models.providers.behaviour import Behaviour
 from tests.models.providers.server import Provider
 

@@ -8,7 +8,8 @@ from contextlib import aclosing
 import pytest
 
 from hansard.domain.requests import Delta
-from tests.models.helpers import HELLO, STALL_SECONDS, WAIT_SECONDS_MAX, ask, asking, leap
+from tests.clock import leap
+from tests.models.helpers import HELLO, STALL_SECONDS, WAIT_SECONDS_MAX, ask, asking
 from tests.models.providers.behaviour import Behaviour
 from tests.models.providers.server import Provider
 
