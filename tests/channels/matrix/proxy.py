@@ -38,8 +38,6 @@ class Proxy:
         self.breaks_left: int | None = None
         """How many requests are dropped and answers lost until all is well again; None: for ever."""
         self.lost = 0
-        self.limited = 0
-        """Answers that refused a request because there were too many."""
         self.port = port
 
     @property
@@ -127,7 +125,6 @@ class Proxy:
                     # The server has answered, so what was asked is done; nobody will hear of it.
                     self.lost += 1
                     break
-                self.limited += data.startswith(b"HTTP/1.1 429 ")
                 writer.write(data)
                 await writer.drain()
         writer.close()
