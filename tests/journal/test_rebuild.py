@@ -18,10 +18,12 @@ import pytest
 
 from hansard import Record
 from hansard.journal.backend import ReplacedError
+from hansard.journal.calls import open_in_thread
 from hansard.journal.files import HomeFolder
 from hansard.journal.locks import (
     REBUILDING,
     SHOW_SECONDS,
+    OpeningWatch,
     Progress,
     ProgressWatch,
     Work,
@@ -98,6 +100,20 @@ async def test_a_long_log_is_read_in_pieces(home: Path) -> None:
         transcript = await record.load_transcript("s000000")
         assert [message.id for message in transcript] == [f"m{number}" for number in range(1, messages + 1)]
         assert (await record.verify()).ok
+
+
+async def test_whoever_rebuilds_is_not_refused_after_a_pause(home: Path) -> None:
+    """A process stood still for longer than the patience, and nobody has looked since whether it gets on: it does."""
+    asked = threading.Event()
+
+    def is_working() -> bool:
+        asked.set()
+        return True
+
+    watch = OpeningWatch(home, is_working)
+    watch.moved_at -= 100
+    opened = open_in_thread(lambda: asked.wait(DEADLINE_SECONDS), bool, 1, watch, print)
+    assert await opened
 
 
 async def test_another_home_opens_while_one_is_rebuilt(tmp_path: Path) -> None:

@@ -133,7 +133,8 @@ async def open_in_thread(
             if not watch.is_alive():
                 watch.start()
             now = time.monotonic()
-            if now - watch.moved_at > patience_seconds:
+            # After a pause of this whole process (Ctrl-Z, a busy machine) the watch may not have looked again yet.
+            if now - watch.moved_at > patience_seconds and not watch.is_working():
                 frame = f"the record at {watch.home} could not be opened for writing within {patience_seconds:g} s"
                 raise framed(explain_delay(watch.home / "locks"), frame)
             if now - began > QUIET_SECONDS and (progress := watch.take_news()) is not None:

@@ -402,7 +402,7 @@ class OpeningWatch(threading.Thread):
         self.home = home
         self.moved_at = time.monotonic()
         """When somebody was last seen to get further, by the monotonic clock."""
-        self._is_working = is_working
+        self.is_working = is_working
         self._ended = threading.Event()
         self._news: Progress | None = None
 
@@ -414,7 +414,7 @@ class OpeningWatch(threading.Thread):
             if progress != seen:
                 seen = self._news = progress
                 self.moved_at = time.monotonic()
-            elif self._is_working():
+            elif self.is_working():
                 self.moved_at = time.monotonic()
 
     def take_news(self) -> Progress | None:
