@@ -7,13 +7,13 @@ import json
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import apsw
 import pytest
 
 from hansard import Record
@@ -36,6 +36,7 @@ from hansard.journal.store import Wiring
 from hansard.record.schema import SCHEMA
 from hansard.testing.crash import count_steps
 from tests.journal.helpers_logs import write_logs
+from tests.record.helpers_facts import raw_rows
 from tests.record.helpers_process import rebuild
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
@@ -44,11 +45,14 @@ DEADLINE_SECONDS = 600
 
 def count_journals(home: Path) -> int:
     """Return how many journals are in the database now."""
-    connection = apsw.Connection(str(home / "state.db"))
-    try:
-        return int(connection.execute("SELECT count(*) FROM journal").get)
-    finally:
-        connection.close()
+    ((count,),) = raw_rows(home, "SELECT count(*) FROM journal")
+    return int(count)
+
+
+def count_entries(home: Path) -> int:
+    """Return how many entries are in the database now, while a process reads them in as well."""
+    ((count,),) = raw_rows(home, "SELECT count(*) FROM entry")
+    return int(count)
 
 
 @pytest.mark.timeout(DEADLINE_SECONDS)
@@ -226,21 +230,44 @@ def third_of_a_core(pid: int) -> Iterator[None]:
 @pytest.mark.skipif(not PROVE, reason="takes minutes: make prove")
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize(("sessions", "messages"), [(100_000, 2), (1, 1_000_000)])
-def test_much_is_rebuilt_with_a_third_of_a_core(home: Path, sessions: int, messages: int) -> None:
-    """With a third of a core and two kills it opens in one go, shows progress, and needs little memory."""
+async def test_much_is_rebuilt_with_a_third_of_a_core(home: Path, sessions: int, messages: int) -> None:
+    """With a third of a core and two kills it opens in one go, shows progress, needs little memory, and has it all."""
     write_logs(home, sessions, messages)
+    kept = 0
     for _ in range(2):
         with rebuild(home, 1) as process, third_of_a_core(process.pid):
-            assert process.stdout is not None
+            assert_goes_on(process, home, kept)
             for _ in range(random.randint(5, 20)):
-                assert process.stdout.readline().startswith("Rebuilding the record from its logs")
+                assert_says_more(process)
+            while count_entries(home) == kept:
+                assert_says_more(process)
             process.kill()
             process.wait()
+        kept = count_entries(home)
+        unread = sessions - count_journals(home)
     with rebuild(home, 1) as process, third_of_a_core(process.pid):
+        assert_goes_on(process, home, kept)
         assert process.stdout is not None
-        *told, last = process.stdout.read().splitlines()
-    assert told
+        *_, last = process.stdout.read().splitlines()
     _, journals, megabytes = last.split()
-    assert 0 < int(journals) <= sessions
+    # Of the journals that are in the database, one at most was read in by half.
+    assert unread <= int(journals) <= unread + 1
     assert int(megabytes) < 400
     assert count_journals(home) == sessions + 1
+    assert count_entries(home) == sessions * (messages + 1) + 1
+    async with Record.open(home) as record:
+        report = await record.verify()
+    assert report.ok
+    assert report.entries == sessions * (messages + 1) + 1
+
+
+def assert_says_more(process: subprocess.Popen[str]) -> None:
+    """The process says once more how far it is, and has not ended."""
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("Rebuilding the record from its logs")
+
+
+def assert_goes_on(process: subprocess.Popen[str], home: Path, kept: int) -> None:
+    """When the process first says how far it is, all that was kept of the run before is still there."""
+    assert_says_more(process)
+    assert count_entries(home) >= kept
