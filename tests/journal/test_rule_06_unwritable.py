@@ -16,7 +16,8 @@ import pytest
 from hansard import Entry, Message, Record, TurnState
 from hansard.domain.ids import log_path
 from hansard.errors import LogUnwritable, OutcomeUnknown
-from tests.record.helpers_facts import assert_clean, ids_of, new_session, say
+from tests.clock import leap_until
+from tests.record.helpers_facts import assert_clean, eventually, ids_of, new_session, say
 from tests.record.helpers_process import (
     Worker,
     WorkerError,
@@ -32,6 +33,9 @@ DEADLINE_SECONDS = 60
 """Guards against hanging: what is refused at once once took twice as long."""
 
 BAD, GOOD = "20250101-000000-aaaaaa", "20260101-000000-bbbbbb"
+
+PATIENCE_SECONDS = 60.0
+"""Longer than any machine stalls by itself. It passes by leaps of the clock."""
 
 WITHOUT_POWERS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
 """Runs a program as root without the right to pass over modes and owners of files."""
@@ -149,15 +153,25 @@ async def test_a_home_whose_own_log_cannot_be_written_serves_its_sessions(home: 
         await assert_clean(record)
 
 
+async def end_in_vain(home: Path, record: Record, fault: contextlib.ExitStack) -> None:
+    """End a turn whose log cannot be written any more, and let the patience pass once that is known."""
+    async with contextlib.AsyncExitStack() as held:
+        await held.enter_async_context(record.turn(BAD))
+        fault.enter_context(immutable(home / log_path(BAD)))
+        ending = asyncio.create_task(held.pop_all().aclose())
+        await eventually(lambda: bool(record.trouble))
+        await leap_until(ending.done, PATIENCE_SECONDS)
+        await ending
+
+
 @pytest.mark.loss("B15", "B22")
 async def test_a_turn_ends_when_its_log_can_be_written_again(home: Path) -> None:
     """The end of a turn waits in the process; other sessions go on, and the session is free once it healed."""
     await make_home(home)
-    async with Record.open(home, patience_seconds=3) as record:
+    async with Record.open(home, patience_seconds=PATIENCE_SECONDS) as record:
         with contextlib.ExitStack() as fault:
             with pytest.raises(OutcomeUnknown, match="cannot be written"):
-                async with record.turn(BAD):
-                    fault.enter_context(immutable(home / log_path(BAD)))
+                await end_in_vain(home, record, fault)
             await say(record, "after", session_id=GOOD)
             assert [info.state for info in await record.turns.list(BAD)] == [TurnState.RUNNING]
         async with asyncio.timeout(60), contextlib.aclosing(record.follow(BAD)) as items:
@@ -174,10 +188,9 @@ async def test_the_end_of_a_turn_is_dropped_when_the_record_closes(home: Path) -
     """Closing does not wait for a log that cannot be written; the next opening ends the turn as lost."""
     await make_home(home)
     with contextlib.ExitStack() as fault:
-        async with Record.open(home, patience_seconds=3) as record:
+        async with Record.open(home, patience_seconds=PATIENCE_SECONDS) as record:
             with pytest.raises(OutcomeUnknown):
-                async with record.turn(BAD):
-                    fault.enter_context(immutable(home / log_path(BAD)))
+                await end_in_vain(home, record, fault)
     async with Record.open(home) as record:
         assert [info.state for info in await record.turns.list(BAD)] == [TurnState.LOST]
         await assert_clean(record)
