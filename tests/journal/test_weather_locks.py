@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hansard import OutcomeUnknown, Record, RecordUnavailable
+from tests.clock import leap_until
 from tests.counts import times
 from tests.record.helpers_facts import (
     SESSION,
@@ -18,7 +19,6 @@ from tests.record.helpers_facts import (
     ids_of,
     new_session,
     outcome,
-    retry_append,
     say,
 )
 from tests.record.helpers_process import Worker, stranger
@@ -133,15 +133,19 @@ async def test_a_fresh_home_is_made_while_a_stranger_locks_it(home: Path) -> Non
 @pytest.mark.loss("B2", "B15")
 async def test_longer_than_the_patience_is_loud_and_heals(home: Path) -> None:
     """The caller is told, nothing of it is written late, and without reopening the next append works."""
-    async with Record.open(home, patience_seconds=2) as record:
+    patience_seconds = 60.0
+    async with Record.open(home, patience_seconds=patience_seconds) as record:
         await new_session(record)
-        await retry_append(record, "before")
+        await say(record, "before")
         with stranger(home / "state.db"):
             for _ in range(2):
+                call = asyncio.create_task(say(record, "refused"))
+                await eventually(lambda: "lock" in record.trouble)
+                await leap_until(call.done, patience_seconds)
                 with pytest.raises(RecordUnavailable, match="locked"):
-                    await say(record, "refused")
+                    await call
             assert await ids_of(record) == ["before"]
-        await retry_append(record, "after")
+        await say(record, "after")
         assert await ids_of(record) == ["before", "after"]
         assert not record.trouble
         await assert_clean(record)
