@@ -84,9 +84,9 @@ class Stage:
         """Press the key. Where there was nothing left to interrupt, it leaves, and so do we."""
         # A second time within this span leaves; that is another test's matter.
         await asyncio.sleep(max(0.0, self._pressed + LEAVE_SECONDS * 1.1 - time.monotonic()))
-        self._pressed = time.monotonic()
         program.press(CONTROL_C)
         _, state = await answered(self.home, run.question, program)
+        self._pressed = time.monotonic()  # at the latest: a program that stalls sees a key later
         if state is TurnState.INTERRUPTED:
             return await program.settled()
         program.press(CONTROL_D)

@@ -17,8 +17,8 @@ from tests.models.providers.server import framed
 STYLES = {name: ALL_STYLES[name] for name in ("openai", "anthropic")}
 """The protocols in which programs are struck; how each of the others is read is tested in tests/models."""
 
-STALL_SECONDS = 1.5
-"""How long a silent provider is borne where that may be what befalls it."""
+STALL_SECONDS = 4.0
+"""How long a silent provider is borne where that may be what befalls it. A machine that stalls is silent for less."""
 
 PACE_SECONDS = 0.006
 """Between two events of an answer that is struck at a random time."""
