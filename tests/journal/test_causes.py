@@ -92,7 +92,8 @@ def test_the_errors_that_the_table_must_know() -> None:
         (apsw.LockedError("x"), Cause.LOCKED_BY_STRANGER, RecordUnavailable),
         (apsw.IOError("x"), Cause.DISK_FAILS, RecordUnavailable),
         (apsw.CantOpenError("x"), Cause.CANNOT_OPEN, RecordUnavailable),
-        (apsw.SQLError("x"), Cause.OTHER, RecordUnavailable),
+        (apsw.SQLError("no such table: x"), Cause.DAMAGED, RecordDamaged),
+        (apsw.MisuseError("x"), Cause.OTHER, RecordUnavailable),
     ],
 )
 def test_an_error_of_sqlite_has_its_cause(tmp_path: Path, error: apsw.Error, cause: Cause, kind: type) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,58 @@ async def test_a_broken_page_hides_nothing_that_only_the_database_holds(home: Pa
         assert len(await ids_of(record, "two")) == 60
         if not read_only:
             await assert_clean(record)
+
+
+async def make_damaged(home: Path, query: str, data: bytes) -> None:
+    """Make a home in whose database an entry has other bytes."""
+    await make_home(home, "one")
+    async with Record.open(home) as record:
+        await say(record, "a", "b", "c", session_id="one")
+    raw_rows(home, query, data)
+
+
+@pytest.mark.parametrize("way", ["transcript", "search", "write", "verify"])
+async def test_an_entry_that_cannot_be_read_is_taken_from_its_log(home: Path, way: str) -> None:
+    """The bytes of an entry are garbage: whoever meets them makes the database be rebuilt, and loses nothing."""
+    await make_damaged(home, "UPDATE entry SET body = ? WHERE id = 'b'", b'{"role": \xca')
+    async with Record.open(home) as record:
+        if way == "verify":
+            assert "entry" in {finding.what for finding in (await record.verify()).findings}
+        elif way == "transcript":
+            assert [message.id for message in await record.load_transcript("one")] == ["a", "b", "c"]
+        elif way == "search":
+            (home / "search.db").unlink(missing_ok=True)
+            assert [hit.message.id for hit in await record.search("of b")] == ["b"]
+        else:
+            with suppress(RecordDamaged):  # unless the search index met it first
+                await say(record, "b", session_id="one")
+            assert await say(record, "b", session_id="one") == [3]
+        assert await ids_of(record, "one") == ["a", "b", "c"]
+        await assert_clean(record)
+
+
+@pytest.mark.parametrize("way", ["read", "verify"])
+async def test_a_text_that_is_none_is_told_as_damage(home: Path, way: str) -> None:
+    """The id of an entry is not UTF-8 any more: the error names state.db and says how it is rebuilt."""
+    await make_damaged(home, "UPDATE entry SET id = CAST(? AS TEXT) WHERE id = 'b'", b"\xca\xfe")
+    async with Record.open(home) as record:
+        with pytest.raises(RecordDamaged, match=r"state\.db") as caught:
+            await (record.verify() if way == "verify" else record.load_transcript("one"))
+    assert "Move state.db" in caught.value.hint
+    for path in home.glob("state.db*"):
+        path.unlink()
+    await assert_holds(home, "a", "b", "c", session_ids=("one",))
+
+
+async def test_a_table_that_is_gone_is_told_as_damage(home: Path) -> None:
+    """A statement meets a database that lacks a table of ours: that is damage, not an error without a file."""
+    await make_home(home, "one")
+    raw_rows(home, "DROP TABLE note")
+    async with Record.open(home) as record:
+        with pytest.raises(RecordDamaged, match=r"state\.db"):
+            await record.memory.list()
+        with pytest.raises(RecordDamaged, match=r"state\.db"):
+            await record.memory.add("person:admin", "a note")
 
 
 async def test_reading_only_needs_no_header_of_the_database(home: Path) -> None:

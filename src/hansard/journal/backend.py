@@ -279,6 +279,13 @@ class EntriesGoneError(ReplacedError):
         return f"state.db does not hold entry {self.seq} of {self.journal_id}, which its head says is there"
 
 
+class EntryUnreadableError(ReplacedError):
+    """A page of the database was torn or overwritten: the writer must compare it with the logs first."""
+
+    def __str__(self) -> str:
+        return "state.db holds an entry that cannot be read"
+
+
 class MismatchError(Exception):
     """A journal's files are not as the database says: mend it, then run the batch again."""
 

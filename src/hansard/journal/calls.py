@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from hansard.domain.limits import PATIENCE_SECONDS, QUEUE_BYTES_MAX, QUEUE_ITEMS_MAX
 from hansard.errors import HansardError, OutcomeUnknown, RecordDamaged, RecordReadOnly, RecordUnavailable, UsedAfterFork
-from hansard.journal.backend import EntriesGoneError, Reads, ReplacedError
+from hansard.journal.backend import EntriesGoneError, EntryUnreadableError, Reads, ReplacedError
 from hansard.journal.causes import Cause, explain_delay, framed, tell
 from hansard.journal.concepts import Schema
 from hansard.journal.follow import notified
@@ -424,9 +424,11 @@ class Caller:
         """Run something that reads, off the loop, also when the database was replaced meanwhile."""
         try:
             return await self._run(read, executor=executor)
-        except ReplacedError:
+        except ReplacedError as error:
             # The file is gone or another one: a write, even of nothing, makes the writer open or rebuild it.
             if not self.store.is_read_only:
+                if isinstance(error, EntryUnreadableError):
+                    self.writable.backend.doubt()
                 await self.write(lambda _tx: None)
             elif isinstance(self.store, ReadOnlyStore) and self.store.companions_may_write:
                 await self._run(self.store.heal, PATIENCE_SECONDS)
@@ -436,7 +438,7 @@ class Caller:
             pass
         try:
             return await self._run(read, executor=executor)
-        except EntriesGoneError as error:
+        except (EntriesGoneError, EntryUnreadableError) as error:
             why = (
                 "its log may hold it: without state.db, the next opening rebuilds it"
                 if self.store.is_read_only

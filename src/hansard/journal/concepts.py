@@ -16,7 +16,7 @@ import msgspec
 
 from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.errors import RecordTooNew, TooLarge
-from hansard.journal.backend import Reads
+from hansard.journal.backend import EntryUnreadableError, Reads
 
 if TYPE_CHECKING:
     from hansard.journal.entries import Journal
@@ -256,7 +256,10 @@ class Schema:
     def decode_body(self, name: str, version: int, data: bytes, *, ignorable: bool = False) -> Body:
         decoder = self._decoders.get(name)
         if decoder is not None and version == self.kinds[name].version:
-            return decoder.decode(data)
+            try:
+                return decoder.decode(data)
+            except msgspec.DecodeError as error:
+                raise EntryUnreadableError from error
         self.check_kind(name, version, ignorable=ignorable)
         return UnknownBody()
 

@@ -16,11 +16,9 @@ from __future__ import annotations
 import contextlib
 from typing import TypeVar
 
-import msgspec
-
 from hansard.domain.ids import HOME_JOURNAL, random_bytes
 from hansard.errors import IdConflict, PastMissing, WrongState
-from hansard.journal.backend import EntriesGoneError, Group, Reads, Unit
+from hansard.journal.backend import EntriesGoneError, EntryUnreadableError, Group, Reads, Unit
 from hansard.journal.concepts import Base, Body, Concept, EntryPlace, Schema, encode_body, load_queries
 from hansard.journal.entries import (
     DIGEST_FORMAT,
@@ -279,7 +277,7 @@ def read_page(reads: Reads, journal_id: str, after: int, limit: int) -> list[tup
         for seq, entry_id, kind, version, ignorable, at, data in rows:
             try:
                 body = reads.schema.decode_body(kind, version, data, ignorable=bool(ignorable))
-            except msgspec.DecodeError:  # the page was torn or overwritten
+            except EntryUnreadableError:
                 raise EntriesGoneError(journal_id, seq) from None
             found.append((seq, entry_id, kind, version, at, body))
     return found

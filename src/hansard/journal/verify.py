@@ -15,7 +15,7 @@ import msgspec
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.errors import HansardError, LogUnwritable, PastMissing, RecordDamaged
-from hansard.journal.backend import Fold, Leg, Reads, ReplacedError
+from hansard.journal.backend import EntryUnreadableError, Fold, Leg, Reads, ReplacedError
 from hansard.journal.causes import Cause, framed, tell
 from hansard.journal.concepts import Body, EntryPlace
 from hansard.journal.entries import (
@@ -65,7 +65,7 @@ class JournalCheck:
         self._store = store
         self._schema = store.schema
         self._leg = store.backend.leg
-        self._failures: tuple[type[Exception], ...] = (HansardError, msgspec.MsgspecError, *store.backend.failures)
+        self._failures: tuple[type[Exception], ...] = (HansardError, EntryUnreadableError, *store.backend.failures)
         self._files = store.backend.leg.files
         self._fold = fold
         self._id = journal_id

@@ -29,6 +29,7 @@ from hansard.journal.backend import (
     Backend,
     BlockedError,
     CommitError,
+    EntryUnreadableError,
     Group,
     GroupCommit,
     MismatchError,
@@ -370,9 +371,15 @@ class Writer:
             item.result = item.operation(tx)
         except self._breaking:
             raise
+        except EntryUnreadableError as error:
+            self._backend.doubt()  # the next commit compares it with the logs
+            item.error = tell(Cause.DAMAGED, self._backend.place, error)
+            if tx.wrote():
+                raise ReplayError from error
         except Exception as error:  # boundary: writer batch
             if not isinstance(error, HansardError):
                 logger.exception("an operation failed in an unforeseen way")
+                error = self._backend.explain(error) if isinstance(error, self._failures) else error
             if isinstance(error, LogUnwritable):
                 self.unwritable.note(error)
                 error = framed(error, "not known to be written", OutcomeUnknown) if item.doubt else error

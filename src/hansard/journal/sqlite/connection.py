@@ -45,6 +45,7 @@ UNCLEAR: Final = (apsw.CantOpenError, apsw.IOError, apsw.ReadOnlyError, apsw.Per
 CAUSES: Final[tuple[tuple[type[apsw.Error], Cause], ...]] = (
     (apsw.NotADBError, Cause.DAMAGED),
     (apsw.CorruptError, Cause.DAMAGED),
+    (apsw.SQLError, Cause.DAMAGED),  # a table or an index of ours is not there any more
     (apsw.FullError, Cause.DISK_FULL),
     (apsw.BusyError, Cause.LOCKED_BY_STRANGER),
     (apsw.LockedError, Cause.LOCKED_BY_STRANGER),
@@ -110,8 +111,16 @@ def map_error(error: Exception, done: str, database: Path | str = "state.db", *,
 
 
 def fetch(connection: apsw.Connection, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
-    """Return every row of a query: no cursor stays half read (rule 12)."""
-    return connection.execute(query, bindings).fetchall()
+    return read_rows(connection.execute, query, bindings)
+
+
+def read_rows(run: Callable[..., Any], query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
+    """Return every row of a query: no cursor stays half read (rule 12). CorruptError: text in it is none."""
+    try:
+        rows: list[Any] = run(query, bindings).fetchall()
+    except UnicodeDecodeError as error:
+        raise apsw.CorruptError(f"a text that is not UTF-8: {error}") from error
+    return rows
 
 
 def list_journals(connection: apsw.Connection) -> Iterator[tuple[Any, ...]]:

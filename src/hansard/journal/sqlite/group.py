@@ -38,7 +38,7 @@ from hansard.journal.entries import (
     part_name,
     place_mark,
 )
-from hansard.journal.sqlite.connection import SQL, IdTaken
+from hansard.journal.sqlite.connection import SQL, IdTaken, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -102,12 +102,10 @@ class SqliteGroup:
         return self._number
 
     def rows(self, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
-        """Return every row: no cursor stays half read (rule 12)."""
-        rows: list[Any] = self.run(query, bindings).fetchall()
-        return rows
+        return read_rows(self.run, query, bindings)
 
     def row(self, query: str, bindings: tuple[Any, ...] = ()) -> Any:  # noqa: ANN401 - a row of any shape
-        rows = self.run(query, bindings).fetchall()
+        rows = read_rows(self.run, query, bindings)
         return rows[0] if rows else None
 
     # Journals.

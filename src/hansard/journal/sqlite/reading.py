@@ -25,7 +25,7 @@ import apsw
 
 from hansard.domain.limits import CHECKPOINT_WAL_BYTES, SHRINK_WAL_BYTES
 from hansard.errors import HansardError
-from hansard.journal.backend import EntriesGoneError, ReplacedError
+from hansard.journal.backend import EntriesGoneError, EntryUnreadableError, ReplacedError
 from hansard.journal.causes import Cause, misplaced, tell
 from hansard.journal.concepts import Schema
 from hansard.journal.files import HomeFolder
@@ -38,6 +38,7 @@ from hansard.journal.sqlite.connection import (
     map_error,
     open_connection,
     open_untouched,
+    read_rows,
 )
 from hansard.journal.sqlite.stamps import does_fit, read_database_file, read_wal_file
 
@@ -53,10 +54,10 @@ class Snapshot:
         self._run = connection.cursor().execute
 
     def rows(self, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
-        return self._run(query, bindings).fetchall()
+        return read_rows(self._run, query, bindings)
 
     def row(self, query: str, bindings: tuple[Any, ...] = ()) -> Any:  # noqa: ANN401 - a row of any shape
-        rows = self._run(query, bindings).fetchall()
+        rows = read_rows(self._run, query, bindings)
         return rows[0] if rows else None
 
 
@@ -235,7 +236,7 @@ class ReadConnection:
             connection.execute(SQL.begin_read)
             try:
                 result = read(Snapshot(connection, self._gate.schema))
-            except EntriesGoneError:
+            except (EntriesGoneError, EntryUnreadableError):
                 self._gate.is_doubted = True
                 raise
             finally:

@@ -23,7 +23,7 @@ import msgspec
 from hansard.domain.limits import INDEX_BATCH_BYTES, INDEX_BATCH_ENTRIES
 from hansard.domain.search import RULE
 from hansard.errors import HansardError
-from hansard.journal.backend import Reads, ReplacedError, Snapshots
+from hansard.journal.backend import EntryUnreadableError, Reads, ReplacedError, Snapshots
 from hansard.journal.entries import SEQ_BITS, Stretch
 from hansard.journal.locks import TryLock
 from hansard.journal.sqlite.connection import (
@@ -187,8 +187,8 @@ class SearchCompanion:
         """Ask the index for words of every message; one that does not find them all is made anew."""
         try:
             is_wrong = self.index.finds_drift()
-        except DatabaseError:
-            is_wrong = True
+        except (DatabaseError, EntryUnreadableError) as error:
+            is_wrong = isinstance(error, DatabaseError)  # an entry that cannot be read is no fault of the index
         if not is_wrong:
             return []
         ends = "it is made anew" if self.index.begin_anew() else "it is left as it is: it cannot be written now"
@@ -395,10 +395,9 @@ class SearchIndex:
 
     def _record_file(self) -> tuple[int, int] | None:
         """Return which file the record is in: one that was put in its place is another."""
-        try:
+        with suppress(HansardError):
             return look_at(self._record_path).identity[0]
-        except HansardError:
-            return None
+        return None
 
     def finds_drift(self) -> bool:
         """Return whether the index is damaged, or does not find a message by words of it. For `verify`."""
