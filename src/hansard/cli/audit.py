@@ -38,10 +38,8 @@ def chat_named(text: str) -> str:
     try:
         key = read_chat(text)
     except InvalidInput as error:
-        message = (
-            f"{text[:80]!r} names no room: write matrix:!ROOM, with the room's id as clients show it in its settings"
-        )
-        raise InvalidInput(message) from error
+        how = "write matrix:!ROOM, with the room's id as clients show it in its settings"
+        raise InvalidInput(f"{text[:80]!r} names no room: {how}") from error
     if key.person:
         raise InvalidInput(f"{key} names a person's conversation; a room's timeline is everybody's")
     return str(key)
@@ -102,10 +100,9 @@ def command(options: dict[str, Path], chat: str, *, as_json: bool) -> None:
       hansard audit 'matrix:!abc:example.org'
       hansard audit --json 'matrix:room:!abc:example.org'
     """  # noqa: D301 - click's mark for lines that stay as they are
-    home = options["home"]
     named = chat_named(chat)
-    check_record(home)
-    report = asyncio.run(audit(home, named))
+    check_record(options["home"])
+    report = asyncio.run(audit(options["home"], named))
     if as_json:
         stdout_json({"ok": report.ok and report.is_whole, **msgspec.structs.asdict(report)})
     else:

@@ -121,8 +121,7 @@ def show_settings(home: Path, *, as_json: bool) -> None:
     keys = {provider: describe_key(provider, home) for provider in VARIABLES}
     if as_json:
         values = {
-            value.key: {"value": msgspec.to_builtins(value.value), "source": str(value.source)}
-            for value in config.values()
+            key: {"value": msgspec.to_builtins(value), "source": str(source)} for key, value, source in config.values()
         }
         stdout_json({"path": printable(str(config.path)), "settings": values, "keys": keys})
         return

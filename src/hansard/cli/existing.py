@@ -51,19 +51,20 @@ def check_place(home: Path) -> None:
 def check_record(home: Path) -> None:
     check_place(home)
     if not has_record(home):
-        error = InvalidInput(f"there is no record at {home}: nobody has talked there yet, or it is elsewhere")
-        error.hint = "Give the home of the record with --home or HANSARD_HOME. Nothing was created."
-        raise error
+        raise InvalidInput(
+            f"there is no record at {home}: nobody has talked there yet, or it is elsewhere",
+            "Give the home of the record with --home or HANSARD_HOME. Nothing was created.",
+        )
 
 
 @asynccontextmanager
-async def opened_record(home: Path, *, patience_seconds: float = PATIENCE_SECONDS) -> AsyncIterator[Record]:
+async def opened_record(home: Path, patience_seconds: float = PATIENCE_SECONDS) -> AsyncIterator[Record]:
     """Open a record, creating it, and show on standard error how far a migration or a rebuild is."""
     check_modes(home)
     async with AsyncExitStack() as stack:
         with Meter() as meter:
             opened = Record.open(
-                home, patience_seconds=patience_seconds, progress=lambda progress: meter.show(progress.describe())
+                home, patience_seconds=patience_seconds, progress=lambda done: meter.show(done.describe())
             )
             record = await stack.enter_async_context(opened)
         yield record
@@ -90,8 +91,7 @@ async def reading(home: Path, *, in_place: bool = True) -> AsyncIterator[Record]
             record = await stack.enter_async_context(Record.open_in_place(home))
         if record is None and not why:
             try:
-                opened = opened_record(home, patience_seconds=READING_PATIENCE_SECONDS)
-                record = await stack.enter_async_context(opened)
+                record = await stack.enter_async_context(opened_record(home, READING_PATIENCE_SECONDS))
             except RecordUnavailable as error:
                 why = str(error)
         if record is None:

@@ -27,8 +27,8 @@ from hansard.interop.jsonl import JsonlExport, home_facts
 from hansard.interop.transcripts import Exporter, all_sessions, missing_past, parents_first, read_notices
 from hansard.record.api import Record
 
-FORMATS = ("jsonl", "markdown", "html", "chat")
-JSON_FORMATS = ("jsonl", "chat")
+FORMATS = {"jsonl": safe_json, "markdown": safe, "html": safe, "chat": safe_json}
+"""What an export can be, and how a terminal may have it."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,9 +46,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def unwritable(path: Path, error: OSError) -> InvalidInput:
     """Return the error of a file that an export cannot be written to."""
-    problem = InvalidInput(f"{path} cannot be written: {error.strerror}")
-    problem.hint = "Name another file with -o, or make room. The record and an older file of that name are unchanged."
-    return problem
+    hint = "Name another file with -o, or make room. The record and an older file of that name are unchanged."
+    return InvalidInput(f"{path} cannot be written: {error.strerror}", hint)
 
 
 class Target:
@@ -146,8 +145,7 @@ async def export(home: Path, asked: Asked) -> int:
     async with reading(home) as record:
         sessions = await choose(record, asked)
         writer = exporter(asked, findings.append)
-        harmless = safe_json if asked.format in JSON_FORMATS else safe
-        with meter, Target(asked.output, harmless) as target:
+        with meter, Target(asked.output, FORMATS[asked.format]) as target:
             target.write(writer.begin(sessions))
             for number, session in enumerate(sessions, 1):
                 if (missing := await missing_past(record, session)) is not None:
@@ -185,7 +183,7 @@ async def export(home: Path, asked: Asked) -> int:
     "--all", "everything", is_flag=True, help="Every session, archived ones too, and what chats without one were told."
 )
 @click.option(
-    "-f", "--format", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="How it is written."
+    "-f", "--format", type=click.Choice(list(FORMATS)), default="jsonl", show_default=True, help="How it is written."
 )
 @click.option(
     "-o",

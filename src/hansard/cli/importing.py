@@ -14,9 +14,9 @@ from hansard.cli.existing import opened_record
 from hansard.cli.printing import Meter, counted, stdout_json, takes_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.terminal.text import safe_line
-from hansard.interop.hermes import HermesReport, import_hermes
+from hansard.interop.hermes import import_hermes
 from hansard.interop.hermes_parts import HermesFinding
-from hansard.interop.jsonl_import import ImportReport, import_file
+from hansard.interop.jsonl_import import import_file
 
 LISTED_MAX: Final = 20
 """Lines of one kind that are listed for people; `--json` has all."""
@@ -67,16 +67,11 @@ async def _hermes(home: Path, path: Path, owner: str | None, *, dry_run: bool, a
     if as_json:
         stdout_json({"complete": report.complete, **msgspec.structs.asdict(report)})
     else:
-        show_hermes(report)
+        show_findings("To look at", report.findings)
+        show_findings("What Hermes lost (as far as its files show)", report.gaps)
+        done = "would be imported" if dry_run else f"{report.added:,} new"
+        click.echo(f"{counted(report.sessions, 'session')}, {counted(report.messages, 'message')}: {done}")
     return EXIT_DONE if report.complete else EXIT_FAILED
-
-
-def show_hermes(report: HermesReport) -> None:
-    """Print what was done, what to look at, and what Hermes lost."""
-    show_findings("To look at", report.findings)
-    show_findings("What Hermes lost (as far as its files show)", report.gaps)
-    done = "would be imported" if report.dry_run else f"{report.added:,} new"
-    click.echo(f"{counted(report.sessions, 'session')}, {counted(report.messages, 'message')}: {done}")
 
 
 def show_findings(headline: str, findings: list[HermesFinding]) -> None:
@@ -119,14 +114,10 @@ async def _hansard(home: Path, path: Path, *, as_json: bool) -> int:
     if as_json:
         stdout_json({"ok": report.ok, **msgspec.structs.asdict(report)})
     else:
-        show_own(report)
+        for finding in report.findings:
+            click.echo(safe_line(str(finding)))
+        for note in report.notes:
+            click.echo(f"note: {safe_line(note)}")
+        sessions, messages = counted(report.sessions, "new session"), counted(report.messages, "new message")
+        click.echo(f"{sessions}, {messages}; {report.skipped:,} messages were there already")
     return EXIT_DONE if report.ok else EXIT_FAILED
-
-
-def show_own(report: ImportReport) -> None:
-    for finding in report.findings:
-        click.echo(safe_line(str(finding)))
-    for note in report.notes:
-        click.echo(f"note: {safe_line(note)}")
-    sessions, messages = counted(report.sessions, "new session"), counted(report.messages, "new message")
-    click.echo(f"{sessions}, {messages}; {report.skipped:,} messages were there already")

@@ -119,11 +119,8 @@ def refuse_options_of_talk(given: dict[str, Any], command: str) -> None:
     names = {"continued": "--continue", "prompt": "-p"}
     found = [names.get(name, f"--{name}") for name, value in given.items() if value and name != "debug"]
     if found:
-        message = (
-            f"{found[0]} before `{command}` is for talking, and would be ignored. "
-            f"Options of a command stand after its name: hansard {command} --help lists them."
-        )
-        raise click.UsageError(message)
+        why = f"{found[0]} before `{command}` is for talking, and would be ignored."
+        raise click.UsageError(f"{why} Options of a command stand after its name: hansard {command} --help lists them.")
 
 
 def mistake_in(options: Options, way: str) -> str:

@@ -42,12 +42,8 @@ async def survey(home: Path, environment: Mapping[str, str]) -> tuple[Discovered
 
 def show_json(chosen: Discovered | None, found: list[FoundServer], demo: DemoFiles | None) -> None:
     servers = [{"title": one.server.title, "base_url": one.server.base_url, "models": one.models} for one in found]
-    fields = {
-        "model": None if chosen is None else chosen._asdict(),
-        "servers": servers,
-        "demo": None if demo is None else str(demo.model),
-    }
-    stdout_json(fields)
+    model, demo_model = None if chosen is None else chosen._asdict(), None if demo is None else str(demo.model)
+    stdout_json({"model": model, "servers": servers, "demo": demo_model})
 
 
 def show_text(chosen: Discovered | None, found: list[FoundServer], demo: DemoFiles | None) -> None:

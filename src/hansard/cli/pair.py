@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,11 +20,8 @@ from hansard.domain.chats import PERSON_PREFIX
 from hansard.domain.people import ACCOUNT_FORMS, OR_NAME, read_identity
 from hansard.domain.settings import Person
 from hansard.errors import InvalidInput, NotFound
-from hansard.record.api import Record
 
 EXIT_REFUSED = 1
-
-AccessList = list["Access"]
 
 
 @click.group(
@@ -76,15 +73,12 @@ def approve(options: dict[str, Any], code: str, *, as_json: bool) -> None:
     if not read_code(code):
         raise InvalidInput("a code is of letters and digits, such as k3v9-qd7m")
     try:
-        found = with_record(
-            home,
-            lambda record: one(record.access.approve(code, welcome=words.welcome, pairing=pairing)),
-        )
+        found = with_record(home, lambda record: record.access.approve(code, welcome=words.welcome, pairing=pairing))
     except NotFound as error:
         click.echo(f"hansard: {error}.", err=True)
         sys.exit(EXIT_REFUSED)
-    show(found, as_json=as_json)
-    if not found[0].chat and not (as_json):
+    show([found], as_json=as_json)
+    if not found.chat and not as_json:
         click.echo("Their invitation was declined: they have to invite the agent again.")
 
 
@@ -97,8 +91,7 @@ def allow(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
     Exit code 0: the person may talk. 2: it could not run.
     """
     channel, name = read_identity(identity)
-    found = with_record(options["home"], lambda record: one(record.access.allow(channel, name)))
-    show(found, as_json=as_json)
+    show([with_record(options["home"], lambda record: record.access.allow(channel, name))], as_json=as_json)
 
 
 @command.command("revoke", epilog=examples("hansard pair revoke @ann:example.org"))
@@ -121,11 +114,7 @@ def revoke(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
     accounts = tuple(dict.fromkeys((*first, *(people[name].places() if name else ()))))
     if not accounts:
         raise InvalidInput(f"[people.{name}] has no account on any channel")
-
-    async def bar(record: Record) -> AccessList:
-        return [*await record.access.revoke(*accounts[0], also=accounts[1:])]
-
-    show(with_record(home, bar), as_json=as_json)
+    show(with_record(home, lambda record: record.access.revoke(*accounts[0], also=accounts[1:])), as_json=as_json)
 
 
 def named(person: Person, identity: str) -> bool:
@@ -135,11 +124,7 @@ def named(person: Person, identity: str) -> bool:
         return False
 
 
-async def one(access: Awaitable[Access]) -> AccessList:
-    return [await access]
-
-
-def show(found: AccessList, *, as_json: bool) -> None:
+def show(found: Sequence[Access], *, as_json: bool) -> None:
     now = round(datetime.now(UTC).timestamp() * 1_000_000)
     if as_json:
         stdout_json({"people": [fields_of(access, now) for access in found]})

@@ -41,9 +41,9 @@ FORMS = f"{ACCOUNT_FORMS}{OR_NAME}, or {TERMINAL}"
 
 
 def with_people(
-    home: Path, call: Callable[[Record, Settings], Awaitable[str]], *, reads: bool = False
+    home: Path, call: Callable[[Record, Settings], Awaitable[str]] | None = None
 ) -> tuple[str, list[Circle]]:
-    """Do something with a record that is there and knows what config.toml says; return what to say, and everybody."""
+    """Return everybody, and what to say of what was done before with a record that knows what config.toml says."""
     settings = load_config(home, os.environ, {}).settings
     check_record(home)
 
@@ -52,9 +52,9 @@ def with_people(
             await record.people.declare(settings.people)
         elif settings.people:
             click.echo("hansard: what config.toml says under [people] may be newer than this list.", err=True)
-        return await call(record, settings), await record.people.list()
+        return await call(record, settings) if call else "", await record.people.list()
 
-    return with_record(home, run, partial(reading, in_place=False) if reads else existing)
+    return with_record(home, run, existing if call else partial(reading, in_place=False))
 
 
 def owner_of(settings: Settings, who: str) -> str:
@@ -99,14 +99,14 @@ def command(options: dict[str, Any], *, as_json: bool) -> None:
     Exit code 0: done. 2: it could not run.
     """
     if click.get_current_context().invoked_subcommand is None:
-        show(*with_people(options["home"], nothing, reads=True), as_json=as_json)
+        show(*with_people(options["home"]), as_json=as_json)
 
 
 @command.command("list")
 @takes_json
 def list_all(options: dict[str, Any], *, as_json: bool) -> None:
     """List everybody who is in several places, the same as `hansard people`."""
-    show(*with_people(options["home"], nothing, reads=True), as_json=as_json)
+    show(*with_people(options["home"]), as_json=as_json)
 
 
 @command.command(
@@ -155,11 +155,6 @@ def unlink(options: dict[str, Any], who: str, *, as_json: bool) -> None:
         return f"{said} config.toml makes them one person with {still}." if still else said
 
     show(*with_people(options["home"], run), as_json=as_json)
-
-
-async def nothing(record: Record, settings: Settings) -> str:
-    del record, settings
-    return ""
 
 
 def show(said: str, circles: list[Circle], *, as_json: bool) -> None:

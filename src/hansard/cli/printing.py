@@ -139,7 +139,6 @@ class WholeNumber(click.IntRange):
     """A whole number from `least` to `most`, both included. Anything else is a usage error."""
 
     def __init__(self, least: int = 1, most: int = NUMBER_MAX) -> None:
-        """Everything has a limit: there is no number without bounds."""
         super().__init__(least, most)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401

@@ -48,11 +48,6 @@ async def find(record: Record, query: str, session_name: str | None, filters: di
     return SearchResult(query=query, hits=hits, sessions=sessions, hidden=hidden)
 
 
-def by_session(hits: list[Hit]) -> list[Hit]:
-    order = {session_id: place for place, session_id in enumerate(dict.fromkeys(hit.session_id for hit in hits))}
-    return sorted(hits, key=lambda hit: order[hit.session_id])
-
-
 def show(found: SearchResult) -> None:
     """Print hits for people: a line for each session, then a line for each message."""
     shown = ""
@@ -138,7 +133,8 @@ async def print_found(home: Path, query: str, given: dict[str, Any]) -> int:
     async with reading(home) as record:
         found = await find(record, query, session_name, filters)
     if grouped:
-        found = msgspec.structs.replace(found, hits=by_session(found.hits))
+        order = list(found.sessions)
+        found = msgspec.structs.replace(found, hits=sorted(found.hits, key=lambda hit: order.index(hit.session_id)))
     if as_json:
         stdout_json(json_of(found))
     else:

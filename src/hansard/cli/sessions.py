@@ -36,7 +36,6 @@ COLUMN_NAMES = ("id", "last active", "msgs", "state", "source", "owner", "about"
 OFTEN_THE_SAME = frozenset({"source", "owner"})
 COLUMN_GAP = "  "
 
-JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 SESSION = click.argument("name", metavar="SESSION")
 
 
@@ -175,12 +174,8 @@ async def show_list(home: Path, wanted: SessionQuery, *, as_json: bool) -> int:
         for line in lines:
             click.echo(line)
     if not found:
-        click.echo(
-            "There are no sessions that match."
-            if any((wanted.owner, wanted.source, wanted.state, wanted.since))
-            else "There are no sessions yet.",
-            err=True,
-        )
+        is_narrowed = any((wanted.owner, wanted.source, wanted.state, wanted.since))
+        click.echo(f"There are no sessions {'that match' if is_narrowed else 'yet'}.", err=True)
     elif more:
         click.echo(f"There are more: --limit {wanted.limit * 10}", err=True)
     return EXIT_DONE
@@ -188,17 +183,16 @@ async def show_list(home: Path, wanted: SessionQuery, *, as_json: bool) -> int:
 
 def list_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a list, in the order in which help shows them."""
-    for option in reversed(
-        [
-            click.option("--owner", metavar="OWNER", help="Of one person or room: person:admin."),
-            click.option("--source", metavar="SOURCE", help="From one place: cli, matrix, telegram."),
-            click.option("--state", type=click.Choice([str(state) for state in SessionState]), help="Open or ended."),
-            click.option("--since", metavar="WHEN", help="Active since a date, or an age: 90m, 12h, 7d."),
-            click.option("--limit", type=WholeNumber(), default=LISTED, show_default=True, help="How many."),
-            click.option("--archived", is_flag=True, help="Those that were archived, instead of the others."),
-            JSON_OPTION,
-        ]
-    ):
+    options = (
+        click.option("--owner", metavar="OWNER", help="Of one person or room: person:admin."),
+        click.option("--source", metavar="SOURCE", help="From one place: cli, matrix, telegram."),
+        click.option("--state", type=click.Choice([str(state) for state in SessionState]), help="Open or ended."),
+        click.option("--since", metavar="WHEN", help="Active since a date, or an age: 90m, 12h, 7d."),
+        click.option("--limit", type=WholeNumber(), default=LISTED, show_default=True, help="How many."),
+        click.option("--archived", is_flag=True, help="Those that were archived, instead of the others."),
+        click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output."),
+    )
+    for option in reversed(options):
         function = option(function)
     return function
 
@@ -381,15 +375,14 @@ def undo(options: dict[str, Any], *, name: str, count: int, restore: bool, as_js
     async def act(record: Record, session: Session) -> int:
         conversation = await record.conversation(session.id)
         if restore:
-            named, what = "restored", "restored"
+            verb, named, what = "restore", "restored", "restored"
             ids = last_undone(conversation, count)
             await record.messages.restore(session.id, ids)
         else:
-            named, what = "undone", "undone; they stay in the record"
+            verb, named, what = "undo", "undone", "undone; they stay in the record"
             ids = [placed.message.id for placed in last_exchange(conversation, count)]
             await record.messages.undo(session.id, ids)
-        nothing = "There is nothing to restore." if restore else "There is nothing to undo."
-        text = f"{counted(len(ids), 'message')} of {session.id}: {what}." if ids else nothing
+        text = f"{counted(len(ids), 'message')} of {session.id}: {what}." if ids else f"There is nothing to {verb}."
         tell(await record.sessions.read(session.id), text, as_json=as_json, **{named: ids})
         return EXIT_DONE if ids else EXIT_FAILED
 
