@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 from base64 import b64decode, b64encode
 from contextvars import ContextVar
 from typing import Any, Final
@@ -133,8 +132,6 @@ def add_reasoning(items: list[Json], part: Reasoning) -> None:
 REDACTED = "redacted_thinking"
 """The id of reasoning that the provider does not show: only its signature is kept."""
 
-MARK = {"type": "ephemeral"}
-
 
 def anthropic_messages(request: Request) -> list[Json]:
     """Return the messages, each with its blocks; the last block is marked for the cache."""
@@ -150,7 +147,7 @@ def anthropic_messages(request: Request) -> list[Json]:
             messages.append({"role": "user", "content": [result_block(result) for result in said.results]})
     if messages:
         last = messages[-1]["content"]
-        last[-1] = {**last[-1], "cache_control": MARK}
+        last[-1] = {**last[-1], "cache_control": {"type": "ephemeral"}}
     return messages
 
 
@@ -229,8 +226,9 @@ def model_parts(said: AssistantSaid) -> list[Json]:
 
 def response_part(result: ToolResult, name: str) -> Json:
     key = "output" if result.outcome is ToolOutcome.OK else "error"
-    response = {"name": name, "id": result.call_id, "response": {key: filled(result.text, NO_OUTPUT)}}
-    return {"function_response": response}
+    return {
+        "function_response": {"name": name, "id": result.call_id, "response": {key: filled(result.text, NO_OUTPUT)}}
+    }
 
 
 def signed(signature: bytes) -> Json:
@@ -241,5 +239,5 @@ def signed(signature: bytes) -> Json:
 def decoded(signature: str) -> bytes:
     try:
         return b64decode(signature, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return b""

@@ -199,9 +199,9 @@ class DemoModel:
         port = await announced_port(process)
         if port is None:
             return CLOSED if self._closed else await self._start_failure(process)
-        base_url = f"http://{HOST}:{port}/v1"
-        name = f"openai:{MODEL_ALIAS}"
-        model = open_provider(name, key=key, base_url=base_url, stall_seconds=self._stall_seconds)
+        model = open_provider(
+            f"openai:{MODEL_ALIAS}", key=key, base_url=f"http://{HOST}:{port}/v1", stall_seconds=self._stall_seconds
+        )
         return DemoServer(process, model)
 
     async def _start_failure(self, process: subprocess.Popen[bytes]) -> Failure:
@@ -220,7 +220,6 @@ async def close_client(started: asyncio.Task[DemoServer | Failure]) -> None:
 
 
 def is_alive(started: asyncio.Task[DemoServer | Failure]) -> bool:
-    """Whether a start that is over gave a server, and its process still runs."""
     return (
         not started.cancelled() and isinstance(server := started.result(), DemoServer) and server.process.poll() is None
     )

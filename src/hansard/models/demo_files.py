@@ -168,10 +168,9 @@ def fetch(scratch: Path, installer: Sequence[str], progress: Callable[[str], Non
     if process.returncode != 0:
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         reason = "\n".join(line for line in lines if not line.startswith("WARNING"))[-600:]
-        message = (
+        raise ModelMissing(
             f"The demo model could not be fetched ({Path(command[0]).name} ended with {process.returncode}):\n{reason}"
         )
-        raise ModelMissing(message)
 
 
 def megabytes(folder: Path) -> int:

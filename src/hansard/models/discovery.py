@@ -20,13 +20,9 @@ from hansard.models.clients import STYLES
 from hansard.models.demo_files import demo_folder, find_demo
 
 OPENAI_DEFAULT: Final = "gpt-6.1-terra"
-"""Of OpenAI's current models, the one in the middle of the prices."""
-
 ANTHROPIC_DEFAULT: Final = "claude-sonnet-5-5"
-"""Of Anthropic's current models, the one in the middle of the prices."""
-
 GOOGLE_DEFAULT: Final = "gemini-3.8-flash"
-"""Of Google's current models, the one in the middle of the prices."""
+"""Of each provider's current models, the one in the middle of the prices."""
 
 PREFIXES: Final = ("openai:", "openai-responses:", "anthropic:", "google:", "scripted:")
 """How the full name of a model begins; `demo` is one by itself."""
@@ -64,7 +60,6 @@ class LocalServer(NamedTuple):
 
     @property
     def base_url(self) -> str:
-        """Where its OpenAI-style interface is."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}/v1"
 
@@ -127,8 +122,7 @@ def from_keys(environment: Mapping[str, str], chosen: str) -> Discovered | None:
 async def from_openai(environment: Mapping[str, str]) -> Discovered:
     """Choose a model at OpenAI, or at whichever server OPENAI_BASE_URL names; one on this machine is asked for it."""
     key, base_url = environment.get("OPENAI_API_KEY") or None, environment.get("OPENAI_BASE_URL") or None
-    variable = "OPENAI_BASE_URL" if base_url else "OPENAI_API_KEY"
-    reason = f"{variable} is set"
+    reason = "OPENAI_BASE_URL is set" if base_url else "OPENAI_API_KEY is set"
     name = environment.get("OPENAI_MODEL") or environment.get("HANSARD_MODEL")
     if not name and base_url is not None:
         models = await ask_models(base_url, key=key, seconds_max=CONFIGURED_SECONDS_MAX)
@@ -215,7 +209,6 @@ async def get(host: str, port: int, path: str, key: str | None) -> bytes:
 
 
 async def read_body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> bytes:
-    """Read a body that is chunked, counted, or ended by the connection's end."""
     if "chunked" in headers.get("transfer-encoding", ""):
         body = b""
         while size := int((await reader.readline()).partition(b";")[0], 16):

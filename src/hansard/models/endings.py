@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from contextvars import ContextVar
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -83,7 +82,6 @@ class AnswerWire:
 
     @property
     def ends_between_events(self) -> bool:
-        """Whether the last event that came is a whole one."""
         return EVENT_END.search(self._tail) is not None
 
 
@@ -130,8 +128,6 @@ REASONS: Final = {
     "tool_call": FinishReason.TOOLS,
 }
 
-MICROS: Final = Decimal(1_000_000)
-
 
 class AnswerEnding:
     """How one answer ended. Without a failure it is whole."""
@@ -146,12 +142,10 @@ class AnswerEnding:
 
     def ended(self, answer: StreamedResponse) -> None:
         """The library read the answer to what it takes for the end."""
-        if raw_reason(answer):
+        if raw_reason(answer) or self._is_whole(answer):
             self._finish(answer)
-        elif not self._is_whole(answer):
-            self.failure = cut_off(self._wire)
         else:
-            self._finish(answer)
+            self.failure = cut_off(self._wire)
 
     def broke(self, answer: StreamedResponse | None, failure: Failure) -> None:
         """An exception ended it. After a finish reason only figures are missing."""
@@ -170,9 +164,8 @@ class AnswerEnding:
             return False
         if self._wire.marked_done:
             return True
-        parts = answer.get().parts
         whole_calls = all(decode_object(written_arguments(call)) is not None for call in tool_calls(answer))
-        return bool(parts) and whole_calls and self._wire.delimited and self._wire.ends_between_events
+        return bool(answer.get().parts) and whole_calls and self._wire.delimited and self._wire.ends_between_events
 
     def _finish(self, answer: StreamedResponse) -> None:
         if raw_reason(answer) == "error":
@@ -209,12 +202,11 @@ def signed_parts(answer: StreamedResponse, model: str) -> tuple[Part, ...]:
                 carried[part.id] = own
             found.append(Reasoning(text=part.content, signature=own, model=model if own else "", id=part.id or ""))
         elif part.part_kind == "tool-call":
-            arguments = written_arguments(part) or "{}"
             found.append(
                 ToolCall(
                     id=part.tool_call_id,
                     name=part.tool_name,
-                    arguments=arguments,
+                    arguments=written_arguments(part) or "{}",
                     signature=signature,
                     model=model if signature else "",
                 )
@@ -235,10 +227,7 @@ def tool_calls(answer: StreamedResponse) -> list[ToolCallPart]:
 
 def written_arguments(call: ToolCallPart) -> str:
     """Return the arguments as the model wrote them; empty when it wrote none."""
-    arguments: str | dict[str, Any] | None = call.args
-    if isinstance(arguments, dict):
-        return msgspec.json.encode(arguments).decode()
-    return arguments or ""
+    return msgspec.json.encode(call.args).decode() if isinstance(call.args, dict) else call.args or ""
 
 
 def known_usage(answer: StreamedResponse | None, base_url: str) -> Usage:
@@ -262,7 +251,7 @@ def cost_micros(usage: RequestUsage, model: str, base_url: str) -> int | None:
         return None
     try:
         price = calc_price(usage, model, provider_api_url=base_url)
-        return int((price.total_price * MICROS).to_integral_value())
+        return int((price.total_price * 1_000_000).to_integral_value())
     except Exception:  # noqa: BLE001  # boundary: model call
         # A price is a courtesy: no answer is lost for the want of one.
         return None

@@ -83,8 +83,7 @@ def failure_of(error: Exception, wire: AnswerWire, place: RequestTarget) -> Fail
         return transport_failure(transport, wire, place)
     if not wire.is_answered:
         # Nobody was asked, or not in words that could be sent. To repeat that would not help.
-        text = f"The request could not be made ({type(error).__name__})."
-        return Failure(kind=FailureKind.REFUSED, text=text)
+        return Failure(kind=FailureKind.REFUSED, text=f"The request could not be made ({type(error).__name__}).")
     is_empty = isinstance(error, UnexpectedModelBehavior) and not wire.size_bytes
     # An event that stops in its middle where only the closing of the connection marks the end was cut there.
     is_cut = wire.ended and not wire.delimited
@@ -164,7 +163,6 @@ def cause_of(error: BaseException, kind: type[Caught]) -> Caught | None:
 
 
 def refuses_figures(error: ModelHTTPError) -> bool:
-    """Whether a server refused a request because it asks for usage figures."""
     return error.status_code in STATUS_INVALID and "stream_options" in str(error.body)
 
 
@@ -179,14 +177,9 @@ def said(what: str, body: object, place: RequestTarget) -> str:
 def own_words(body: object) -> str:
     """Return the message in the body of an error, wherever it stands; nothing when it is a page."""
     if isinstance(body, dict):
-        inner = body.get("error")
         message = body.get("message")
-        if isinstance(message, str):
-            return message
-        return own_words(inner) if inner is not None else ""
-    if isinstance(body, str) and not body.lstrip().startswith("<"):
-        return body
-    return ""
+        return message if isinstance(message, str) else own_words(body.get("error"))
+    return body if isinstance(body, str) and not body.lstrip().startswith("<") else ""
 
 
 def blotted(text: str, secrets: tuple[str, ...]) -> str:

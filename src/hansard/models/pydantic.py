@@ -61,7 +61,6 @@ def open_provider(
 
 
 def is_installed(module: str) -> bool:
-    """Return whether a package is there, without importing it."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:

@@ -143,7 +143,6 @@ class ScriptedModel:
         self._attempts: Counter[int] = Counter()
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-        """Give the answer whose turn it is in this conversation."""
         number = sum(isinstance(said, AssistantSaid) for said in request.messages)
         answer = self._script.answers[min(number, len(self._script.answers) - 1)]
         attempt = self._attempts[number] = self._attempts[number] + 1
@@ -188,7 +187,6 @@ async def stall(silence: ScriptedStall) -> None:
 
 
 def split(answer: ScriptedAnswer, request: Request) -> list[str]:
-    """Return the pieces of an answer's text; together they are the text."""
     if not isinstance(answer.pieces, str):
         return [filled(piece, request) for piece in answer.pieces]
     text = filled(answer.text, request)
