@@ -145,24 +145,23 @@ class SessionSearch:
         return SessionSearch(self._record, scene.owner)
 
     async def run(self, arguments: dict[str, object]) -> ToolOutput:
-        owner = self._owner
-        if not owner:
+        if not self._owner:
             raise RuntimeError("sessions belong to an owner, and none is known here")
         query, session, around = (arguments.get(name) for name in ("query", "session", "around"))
         within = ""
         if isinstance(session, str) and session:
-            within = (await self._record.resolve(session, owner=owner)).id
+            within = (await self._record.resolve(session, owner=self._owner)).id
         if isinstance(query, str) and query.strip():
-            return await self._search(query, owner, within, tools=arguments.get("tools") is True)
+            return await self._search(query, within, tools=arguments.get("tools") is True)
         if within:
             return await self._read(within, around if isinstance(around, int) else None)
-        return await self._browse(owner)
+        return await self._browse()
 
-    async def _search(self, query: str, owner: str, within: str, *, tools: bool) -> ToolOutput:
+    async def _search(self, query: str, within: str, *, tools: bool) -> ToolOutput:
         if within:
-            hits = await self._record.search(query, limit=HITS, owner=owner, session_id=within, tools=tools)
+            hits = await self._record.search(query, limit=HITS, owner=self._owner, session_id=within, tools=tools)
         else:
-            hits = await self._record.search(query, limit=HITS, owner=owner, tools=tools)
+            hits = await self._record.search(query, limit=HITS, owner=self._owner, tools=tools)
         lines = [
             f"{hit.session_id} #{hit.seq} {head_of(hit.message)}: "
             + "".join(piece.text for piece in excerpt(query, hit.message, EXCERPT_CHARACTERS)).strip()
@@ -187,8 +186,8 @@ class SessionSearch:
         sources = tuple(sorted(sources_of(each.message for each in shown)))
         return ToolOutput(text=DATA + "\n\n".join(lines), sources=sources)
 
-    async def _browse(self, owner: str) -> ToolOutput:
-        sessions = await self._record.sessions(owner=owner, limit=BROWSED, archived=False)
+    async def _browse(self) -> ToolOutput:
+        sessions = await self._record.sessions(owner=self._owner, limit=BROWSED, archived=False)
         words = await self._record.titles.first_words([each.id for each in sessions if not each.title])
         lines = [
             f"{each.id} {each.title or shorten(words.get(each.id, '')) or '(nothing said)'}, "
@@ -205,7 +204,6 @@ def head_of(message: Message) -> str:
 
 
 def line_of(placed: Placed, characters_max: int) -> str:
-    """Return a message with its number, as much of it as there is room for."""
     text = "\n".join(field for field in fields_of(placed.message.parts) if field)
     cut = f"{text[: characters_max - 1]}…" if len(text) > characters_max else text
     return f"#{placed.seq} {head_of(placed.message)}: {cut}"

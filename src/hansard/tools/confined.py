@@ -46,7 +46,6 @@ class PathBeneath(ctypes.Structure):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Hide the paths, and become the program."""
     end = arguments.index("--")
     hidden, command = [os.path.realpath(path) for path in arguments[:end]], list(arguments[end + 1 :])
     leave_hidden(hidden)

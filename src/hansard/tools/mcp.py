@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import re
 from contextlib import AsyncExitStack, contextmanager, suppress
@@ -351,44 +350,37 @@ ADDRESS_CHARACTERS = 500
 
 def output_of(result: Any) -> ToolOutput:  # noqa: ANN401 - the library's
     """Return a result: its texts in their order, and each picture, sound and file."""
-    texts: list[str] = []
-    files: list[Attachment] = []
-    for block in result.content:
-        for piece in pieces_of(block):
-            if isinstance(piece, str):
-                texts.append(piece)
-            else:
-                files.append(piece)
+    pieces = [piece_of(block) for block in result.content]
+    texts = [piece for piece in pieces if isinstance(piece, str)]
+    files = [piece for piece in pieces if isinstance(piece, Attachment)]
     if not texts and not files and result.structured_content is not None:
         texts.append(msgspec.json.encode(result.structured_content).decode())
     return ToolOutput(text="\n".join(texts), files=tuple(files), is_error=bool(result.is_error))
 
 
-def pieces_of(block: Any) -> Iterator[str | Attachment]:  # noqa: ANN401
-    """Give what one block holds. An address is told as text: nobody fetches it."""
+def piece_of(block: Any) -> str | Attachment:  # noqa: ANN401
+    """Return what one block holds. An address is told as text: nobody fetches it."""
     kind = str(getattr(block, "type", ""))
     if kind == "text":
-        yield str(block.text)
-    elif kind in {"image", "audio"}:
-        yield attachment(block.data, f"{kind} of the result", block.mime_type)
-    elif kind == "resource":
+        return str(block.text)
+    if kind in {"image", "audio"}:
+        return attachment(block.data, f"{kind} of the result", block.mime_type)
+    if kind == "resource":
         resource = block.resource
         name = str(resource.uri)[:ADDRESS_CHARACTERS]
         if getattr(resource, "text", None) is not None:
-            yield f"{name}:\n{resource.text}"
-        else:
-            yield attachment(resource.blob, name.rpartition("/")[2] or name, resource.mime_type)
-    elif kind == "resource_link":
-        yield f"(a link, not fetched: {str(block.uri)[:ADDRESS_CHARACTERS]})"
-    else:
-        yield f"(a part of the kind {kind[:40]!r}, which is not known here)"
+            return f"{name}:\n{resource.text}"
+        return attachment(resource.blob, name.rpartition("/")[2] or name, resource.mime_type)
+    if kind == "resource_link":
+        return f"(a link, not fetched: {str(block.uri)[:ADDRESS_CHARACTERS]})"
+    return f"(a part of the kind {kind[:40]!r}, which is not known here)"
 
 
 def attachment(data: str, name: str, media_type: str | None) -> str | Attachment:
     """Return a file from its base64; text that says so when it is none."""
     try:
         decoded = base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return f"({name} could not be read: it is not base64)"
     return Attachment(data=decoded, name=name, media_type=media_type or "application/octet-stream")
 

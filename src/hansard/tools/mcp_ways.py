@@ -139,16 +139,12 @@ async def end_program(process: asyncio.subprocess.Process) -> None:
     cast("asyncio.StreamWriter", process.stdin).close()
     drained = asyncio.create_task(drain(cast("asyncio.StreamReader", process.stdout)))
     try:
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
             with suppress(TimeoutError):
                 async with asyncio.timeout(END_SECONDS):
                     await process.wait()
                     break
             signal_group(process.pid, number)
-        else:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(END_SECONDS):
-                    await process.wait()
     finally:
         # Whatever the program started and left behind.
         signal_group(process.pid, signal.SIGKILL)
@@ -163,7 +159,6 @@ async def drain(output: asyncio.StreamReader) -> None:
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a program and all that it started, as far as it is still there."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
