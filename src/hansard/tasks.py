@@ -150,12 +150,10 @@ class FairQueue:
 
     @property
     def held(self) -> int:
-        """How many places are held."""
         return len(self._held)
 
     @property
     def waiting(self) -> int:
-        """How many tickets wait."""
         return sum(len(tickets) for tickets in self._waiting.values())
 
     def join(self, people: Askers) -> Ticket:

@@ -241,7 +241,8 @@ class Dispatcher:
         people = await self._shown_to(waiting)
         lane = self._lanes[waiting.chat][0] if waiting.chat in self._lanes else None
         if lane is None:
-            if not self._has_lane_for(people):
+            own_max = max(1, self._pace.lanes_max // self._pace.person_share)
+            if len(self._lanes) >= self._pace.lanes_max or all(self._own[person] >= own_max for person in people):
                 return
             lane = Lane(self._sender, self._report, waiting.chat, people, self._let_go)
             task = asyncio.create_task(lane.run())
@@ -252,11 +253,6 @@ class Dispatcher:
             self._known.add(name)
             lane.people = people
             lane.add(waiting)
-
-    def _has_lane_for(self, people: Askers) -> bool:
-        """Return whether another chat of these people is served now: one person has a part of the lanes."""
-        own_max = max(1, self._pace.lanes_max // self._pace.person_share)
-        return len(self._lanes) < self._pace.lanes_max and any(self._own[person] < own_max for person in people)
 
     async def _shown_to(self, waiting: OutboxItem) -> Askers:
         """Return who is shown a message: whoever asked in its session; the chat itself where nobody is known."""

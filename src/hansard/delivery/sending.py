@@ -360,11 +360,7 @@ async def settle_unknown(sender: Sender, delivery: Delivery, post: Post) -> Trie
         return await sender.send(delivery, post)  # an edit shows the same words in the same place
     if is_recognised(sender.channel.capabilities) or delivery.mark == MARK * MARKS_MAX:
         return await sender.refuse(delivery, PostRefused(UNSETTLED))
-    return await _send_marked(sender, delivery, post)
-
-
-async def _send_marked(sender: Sender, delivery: Delivery, post: Post) -> Tried:
-    """The platform knows no keys and tells nothing of the past: rather twice, and saying so, than never."""
+    # The platform knows no keys and tells nothing of the past: rather twice, and saying so, than never.
     mark = delivery.mark + MARK
     words = with_mark(without_mark(post.markdown, delivery.mark), mark)
     reading = marked_reading(post.reading, mark)
@@ -395,9 +391,7 @@ async def find_shown(timeline: Timeline, account: str, post: Post, known: Collec
     key = post.key if post.markdown else file_key(post.key, 1)
     async with aclosing(timeline.history(post.chat)) as events:
         async for shown in events:
-            if shown.key == key:
-                return shown.id
-            if shown.id not in known and is_same(shown, account, post):
+            if shown.key == key or (shown.id not in known and is_same(shown, account, post)):
                 return shown.id
             if shown.sent_at_ms and shown.sent_at_ms < created_ms - SLACK_MS:
                 break

@@ -149,7 +149,6 @@ def read_as(text: str, start_bytes: int, end_bytes: int) -> Reading:
 
 
 def is_within_line(text: str, place: int) -> bool:
-    """Return whether a place is inside of a line, neither at its beginning nor at its end."""
     return 0 < place < len(text) and "\n" not in text[place - 1 : place + 1]
 
 
@@ -192,8 +191,9 @@ def cut(rest: TextRest, room: PostSpace) -> int:
     last = longest(rest, room)
     least = rest.start + (last - rest.start) // 2
     fenced = rest.fence_at(last) is not None
-    if fenced and (before := _fence_begin(rest.text, rest.start, last)) > least:
-        return before
+    fences = [line.start() for line in FENCE.finditer(rest.text, rest.start, last)] if fenced else []
+    if fences and fences[-1] > least:
+        return fences[-1]
     worse = []
     for pause in (LINE_END, WORD_END) if fenced else (PARAGRAPH_END, LINE_END, SENTENCE_END, WORD_END):
         ends = reversed([found.end() for found in pause.finditer(rest.text, least, last)])
@@ -214,12 +214,6 @@ def longest(rest: TextRest, room: PostSpace) -> int:
         else:
             high = middle - 1
     return low
-
-
-def _fence_begin(text: str, start: int, end: int) -> int:
-    """Return where the last line that opens or closes a fence begins."""
-    lines = [line.start() for line in FENCE.finditer(text, start, end)]
-    return lines[-1] if lines else start
 
 
 def _before_cluster(text: str, start: int, end: int) -> int:

@@ -48,12 +48,10 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def event(self) -> tuple[str, str, str]:
-        """What is unique of an event."""
         return self.channel, self.account, self.event_id
 
     @property
     def person(self) -> str:
-        """The owner that the person is on this channel."""
         return person_owner(self.channel, self.identity)
 
 

@@ -116,7 +116,6 @@ def may_be_shown(shown: Pace, now: int) -> bool:
 
 
 def may_try(tried: Pace, now: int) -> bool:
-    """Return whether a person may enter another code."""
     return tried.within(now, HOUR_MICROSECONDS) < TRIES_PER_HOUR_MAX
 
 

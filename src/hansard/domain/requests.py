@@ -226,7 +226,6 @@ def look_at(data: bytes) -> PictureFacts | None:
 
 
 def webp_size(data: bytes) -> tuple[int, int]:
-    """Return width and height of a WebP picture, in each of its three forms."""
     form = data[12:16]
     if form == b"VP8X":
         return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1

@@ -330,18 +330,12 @@ def compose(word: list[Letter]) -> list[Letter]:
 
 def tokens_of_run(run: list[Letter]) -> list[PlacedToken]:
     """Return the tokens of one run: a word, or each pair of neighbours and the last character alone."""
-    if not is_unspaced(run[0].character):
-        return [
-            PlacedToken(
-                token="".join(piece.character for piece in run), start=run[0].start, middle=run[0].end, end=run[-1].end
-            )
-        ]
-    pairs = [run[place : place + 2] for place in range(len(run))]
+    parts = [run[place : place + 2] for place in range(len(run))] if is_unspaced(run[0].character) else [run]
     return [
         PlacedToken(
-            token="".join(piece[0] for piece in pair), start=pair[0].start, middle=pair[0].end, end=pair[-1].end
+            token="".join(piece.character for piece in part), start=part[0].start, middle=part[0].end, end=part[-1].end
         )
-        for pair in pairs
+        for part in parts
     ]
 
 
@@ -353,13 +347,10 @@ def spans_of(phrase: Phrase, placed: list[PlacedToken]) -> list[tuple[int, int]]
         if end.token != last and not (phrase.prefix and end.token.startswith(last)):
             continue
         if all(placed[start + offset].token == token for offset, token in enumerate(first)):
-            spans.append((placed[start].start, end_of(end, last)))
+            # A word is shown whole, of a pair only what was looked for.
+            is_half = is_unspaced(last) and len(last) < len(end.token)
+            spans.append((placed[start].start, end.middle if is_half else end.end))
     return spans
-
-
-def end_of(found: PlacedToken, sought: str) -> int:
-    """Return where a match ends: a word is shown whole, of a pair only what was looked for."""
-    return found.middle if is_unspaced(sought) and len(sought) < len(found.token) else found.end
 
 
 def merge(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
