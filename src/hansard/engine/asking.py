@@ -176,7 +176,8 @@ class Permits:
             shown = show_arguments(call.arguments)
         except ValueError as error:
             return NOT_JSON.format(tool=call.name, why=error)
-        if not self._can_be_shown(shown):
+        in_chat = any(chat for _, chat in self._needed)
+        if len(shown.encode()) > FILE_BYTES_MAX if in_chat else len(shown) > TERMINAL_CHARACTERS_MAX:
             return TOO_LONG.format(tool=call.name)
         answered = await self._ask(await self._question(call, shown, source, places))
         if not answered.yes and not answered.by:
@@ -185,11 +186,6 @@ class Permits:
             return "" if answered.call_hash == hash_call(call.name, call.arguments) else CHANGED
         why = f": {answered.reason}" if answered.reason else ""
         return f"The person did not allow this call{why}. It was not run."
-
-    def _can_be_shown(self, shown: str) -> bool:
-        if any(chat for _, chat in self._needed):
-            return len(shown.encode()) <= FILE_BYTES_MAX
-        return len(shown) <= TERMINAL_CHARACTERS_MAX
 
     async def _scopes(self) -> tuple[Scope, ...]:
         """Return which answers are offered: for more than this call only while nobody else's words are in the request.
@@ -227,7 +223,6 @@ class Permits:
         return Question(tuple(parts), asked)
 
     def _how_to_answer(self, code: str, scopes: tuple[Scope, ...] = ()) -> str:
-        """Return how a question is answered, where it is asked."""
         seconds = self._policy.ask_seconds
         time = f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} seconds"  # noqa: PLR2004
         more = [f"/yes {code} {each}" for each in scopes if each in {Scope.SESSION, Scope.ALWAYS}]

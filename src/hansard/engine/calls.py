@@ -74,20 +74,15 @@ class Calls:
                     outcome, output = await run_call(call, placed(tools, permits), limits)
                 text, blob = await shorten(record, output.text, limits.tool_output_bytes_max)
                 files = await keep_files(record, output.files)
-                result = self._result(index, outcome, text, blob)
-                await turn.append(with_more(result, files, output.sources))
+                result = ToolResult(call_id=call.id, text=text, outcome=outcome, blob=blob, sources=output.sources)
+                await turn.append(Message.make(Role.TOOL, [result, *files], id=result_id(self._message_id, index)))
                 self._done.add(index)
 
         await run_all(run_one(index) for index in range(len(self._calls)) if index not in self._done)
 
-    def _result(self, index: int, outcome: ToolOutcome, text: str, blob: str = "") -> Message:
-        result = ToolResult(call_id=self._calls[index].id, text=text, outcome=outcome, blob=blob)
+    def _result(self, index: int, outcome: ToolOutcome, text: str) -> Message:
+        result = ToolResult(call_id=self._calls[index].id, text=text, outcome=outcome)
         return Message.make(Role.TOOL, [result], id=result_id(self._message_id, index))
-
-
-def with_more(message: Message, files: tuple[File, ...], sources: tuple[str, ...] | None) -> Message:
-    results = (msgspec.structs.replace(part, sources=sources) for part in message.parts if isinstance(part, ToolResult))
-    return msgspec.structs.replace(message, parts=(*results, *files))
 
 
 def placed(tools: Mapping[str, Tool], permits: Permits) -> dict[str, Tool]:

@@ -251,7 +251,10 @@ class Rendering:
                 self._orphans.append("\n".join([orphan, *files]))
                 continue
             self._open.remove(meant)
-            text = "\n".join([*([result_text(part)] if part.text.strip() else []), *files])
+            # Its role says that it is data; nothing in it passes for a note but Hansard's own.
+            is_own = part.text in {prompts.RESULT_UNKNOWN, prompts.RESULT_NOT_STARTED}
+            told = part.text if is_own else harmless(part.text)
+            text = "\n".join([*([told] if part.text.strip() else []), *files])
             text = text or prompts.NO_TEXT
             self._results[meant.own_id] = msgspec.structs.replace(part, call_id=meant.own_id, text=text)
 
@@ -339,12 +342,6 @@ def file_note(part: File) -> str:
     name, media_type = named(part.name) or "unnamed", named(part.media_type)
     note = f"[Hansard: a file: {name}, {media_type}, {part.size_bytes} bytes{kept}]"
     return f"{note}\n{prompts.VOICE}\n{quote(part.transcript)}" if part.transcript.strip() else note
-
-
-def result_text(part: ToolResult) -> str:
-    """Return what a tool gave. Its role says that it is data; nothing in it passes for a note but Hansard's own."""
-    is_own = part.text in {prompts.RESULT_UNKNOWN, prompts.RESULT_NOT_STARTED}
-    return part.text if is_own else harmless(part.text)
 
 
 def part_note(part: Part) -> str:

@@ -370,21 +370,17 @@ def fit_window(messages: Sequence[Said], tokens_max: int) -> list[Said]:
     step = max(1, tokens_max // 4)
     wanted = -(-excess // step) * step
     before = list(accumulate(sizes, initial=0))
-    starts = said_starts(messages)
+    # Exchanges begin with a person's words after the model's last ones. There is always one.
+    starts = [
+        index
+        for index, said in enumerate(messages)
+        if isinstance(said, UserSaid) and (index == 0 or isinstance(messages[index - 1], AssistantSaid))
+    ] or [0]
     start = next((start for start in starts if before[start] >= wanted), starts[-1])
     kept = list(messages[start:])
     if start:
         kept[0] = noted(kept[0], prompts.left_out(start))
     return shorten_texts(kept, tokens_max)
-
-
-def said_starts(messages: Sequence[Said]) -> list[int]:
-    """Return where exchanges begin: with a person's words after the model's last ones. There is always one."""
-    return [
-        index
-        for index, said in enumerate(messages)
-        if isinstance(said, UserSaid) and (index == 0 or isinstance(messages[index - 1], AssistantSaid))
-    ] or [0]
 
 
 def shorten_texts(messages: list[Said], tokens_max: int) -> list[Said]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import NamedTuple
 
 from hansard.engine.compaction import FULL_PERCENT, compact_if_due
@@ -293,13 +293,11 @@ class BesideTurns:
         task.add_done_callback(done)
 
     async def _compact_after(self, session_id: str) -> None:
-        try:
+        # Where the record cannot tell who asks, the turn that comes next meets the same, and tells.
+        with suppress(HansardError):
             async with self._place(session_id) as has_place:
                 if has_place:
                     await self.compact_due(session_id, self.agent.compaction.start_percent, after=True)
-        except HansardError:
-            # The record cannot tell who asks. The turn that comes next meets the same, and tells.
-            return
 
     async def compact_due(self, session_id: str, percent: int, *, after: bool = False) -> None:
         """Compact where it is due; what goes wrong is reported, and the conversation goes on without."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 
 import msgspec
 
@@ -143,8 +143,7 @@ async def get_files(agent: Agent, turn: Turn, told: set[Key]) -> None:
 async def run_calls(agent: Agent, turn: Turn, answer: Answer) -> None:
     """Run the calls of an answer; whatever has no result when that ends gets one with the turn's end."""
     calls = Calls(answer.message_id, answer.calls)
-    conversation = await agent.record.conversation(turn.session_id)
-    permits = Permits(turn, agent.record, agent.policy, conversation)
+    permits = Permits(turn, agent.record, agent.policy, await agent.record.conversation(turn.session_id))
     try:
         await calls.run(turn, agent.record, agent.tools, agent.limits, permits)
     finally:
@@ -357,11 +356,9 @@ def pause_seconds(attempt: int, failure: Failure, limits: TurnLimits) -> float:
 async def stream_answer(turn: Turn, model: Model, request: Request) -> Answer:
     """Ask once. The message opens with the first word; it is sealed when the answer is whole."""
     writer = AnswerWriter(turn)
-    try:
+    with suppress(AnswerCutError):
         async with aclosing(model.stream(request)) as events, AsyncExitStack() as stack:
             await writer.record_events(events, stack)
-    except AnswerCutError:
-        pass
     return writer.answer
 
 

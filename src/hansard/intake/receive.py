@@ -25,7 +25,7 @@ from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message, Part, Role, Text, TextForm
 from hansard.domain.people import People
 from hansard.domain.questions import CHOICES, Given
-from hansard.domain.settings import Busy, Settings
+from hansard.domain.settings import Settings
 from hansard.domain.settings.channels import Answers, RoomSharing
 from hansard.errors import (
     MUST_END,
@@ -82,12 +82,6 @@ class Age:
         unset = self._began + round(self._clock.monotonic_seconds() * 1_000_000)
         now = min(self._clock.now_microseconds(), unset)
         return max(0.0, (now - sent_at_ms * 1000) / 1_000_000) if sent_at_ms else 0.0
-
-
-async def busy_in(record: Record, key: str, otherwise: Busy) -> Busy:
-    """Return what a message does to a turn, in the session that a chat is in. It matters only if there is one."""
-    session_id = await record.intake.busy_session(key)
-    return await busy_of(record, session_id, otherwise) if session_id else otherwise
 
 
 class HeldEvents(list[str]):
@@ -162,12 +156,14 @@ class ChannelIntake:
             self._held = set(ids)
         for chat in batch.cut:
             await self._tell_cut(chat, batch.cursor)
-        rooms = by_room(batch.events)
+        rooms: dict[str, list[Event]] = {}
+        for event in batch.events:
+            rooms.setdefault(event.chat.partition(":thread:")[0], []).append(event)
         if len(rooms) <= 1:
             wakes = await self._take_room(batch.events, batch.cursor)
         else:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._take_room(events, "")) for events in rooms]
+                tasks = [group.create_task(self._take_room(events, "")) for events in rooms.values()]
             wakes = [wake for task in tasks for wake in task.result()]
             await self._persist(lambda: self._record.intake.pass_event(self._origin(batch.cursor)))
         now = self._clock.monotonic_seconds()
@@ -196,7 +192,19 @@ class ChannelIntake:
         await self._persist(lambda: self._record.intake.pass_event(origin, self._record.words.cut))
 
     async def _persist(self, call: Callable[[], Awaitable[Result]]) -> Result:
-        return await persist(call, self._report)
+        """Make a call that may be repeated, until the record could be written.
+
+        One session's log that cannot be written must not hold up the other chats: that call is refused. The log of
+        the home is waited for, because without it no event can be taken at all.
+        """
+        while True:
+            try:
+                return await call()
+            except (RecordUnavailable, OutcomeUnknown) as error:
+                if isinstance(error, LogUnwritable) and error.name != HOME_LOG:
+                    raise
+                self._report("", error)
+                await asyncio.sleep(HEAL_SECONDS)
 
     async def _take_event(self, event: Event, cursor: str) -> Wake | None:
         """Take in one event; one that cannot be recorded stops no other."""
@@ -327,11 +335,14 @@ class ChannelIntake:
         given = None if is_late else read_answer(event, parsed, kind, self._channel.account)
         message = message_of(event, origin, parts, otherwise or kind, is_command=parsed is not None)
         title = " ".join(parsed.argument.split())[:TITLE_CHARACTERS_MAX] if parsed is not None else ""
+        busy = self._settings.busy
+        if session_id := await self._record.intake.busy_session(origin.key):
+            busy = await busy_of(self._record, session_id, busy)
         return Arrival(
             origin=origin,
             said=(("", message),),
             kind=kind,
-            busy=await busy_in(self._record, origin.key, self._settings.busy),
+            busy=busy,
             title=title if kind is ArrivalKind.NEW and title else None,
             notes=tuple(notes) if kind is not ArrivalKind.OBSERVED else (),
             files=files.awaited,
@@ -432,14 +443,6 @@ def mention_of(account: str) -> re.Pattern[str]:
     return re.compile(rf"\s*@?(?:{names})\s*[:,]?\s+(?=/)", re.IGNORECASE)
 
 
-def by_room(events: Sequence[Event]) -> list[list[Event]]:
-    """Return events by the room in which they happened, its threads included; in each, in their order."""
-    rooms: dict[str, list[Event]] = {}
-    for event in events:
-        rooms.setdefault(event.chat.partition(":thread:")[0], []).append(event)
-    return list(rooms.values())
-
-
 def message_of(event: Event, origin: Origin, parts: list[Part], kind: ArrivalKind, *, is_command: bool) -> Message:
     return Message(
         id=message_id_of(*origin.event),
@@ -462,19 +465,3 @@ def text_parts(event: Event) -> list[Part]:
     formatted = [Text(f"\n\n{event.formatted}", TextForm.FORMATTED)] if event.formatted else []
     said = Text(event.words, TextForm.FORWARDED) if event.is_forwarded else Text(unescaped(event.words))
     return [*quoted, said, *formatted]
-
-
-async def persist(call: Callable[[], Awaitable[Result]], report: Report) -> Result:
-    """Make a call that may be repeated, until the record could be written.
-
-    One session's log that cannot be written must not hold up the other chats: that call is refused. The log of
-    the home is waited for, because without it no event can be taken at all.
-    """
-    while True:
-        try:
-            return await call()
-        except (RecordUnavailable, OutcomeUnknown) as error:
-            if isinstance(error, LogUnwritable) and error.name != HOME_LOG:
-                raise
-            report("", error)
-            await asyncio.sleep(HEAL_SECONDS)
