@@ -188,7 +188,6 @@ class Record:
         return await self._caller.read(lambda snapshot: sessions.resolve(snapshot, text, owner))
 
     async def set_title(self, session_id: str, title: str) -> Session:
-        """Give a session a title."""
         cleaned = clean_name(title, "a title", TITLE_CHARACTERS_MAX)
         return await self._caller.write(lambda tx: sessions.set_title(tx, session_id, cleaned))
 

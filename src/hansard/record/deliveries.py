@@ -375,8 +375,6 @@ class Deliveries:
         return msgspec.convert(named, list[OutboxItem], strict=False)  # the flags are numbers in the database
 
     async def count_waiting(self, channel: str) -> Backlog:
-        """Return how much waits, for the health of a channel."""
-
         def read(snapshot: Reads) -> Backlog:
             messages, oldest = snapshot.row(SQL.count_outbox, chats_of(channel))
             states = dict(snapshot.rows(SQL.count_deliveries, (channel,)))

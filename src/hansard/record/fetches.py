@@ -88,7 +88,8 @@ def await_files(
     """Note that the files of a message are to be fetched. Of those that are too many, people are told."""
     person = arrival.origin.person
     for awaited in arrival.files:
-        over = over_quota(tx, rules, person, awaited.size_bytes)
+        asked = ((Brought.FILES, 1), (Brought.BYTES, max(1, awaited.size_bytes)))
+        over = next((each for each, more in asked if not allows(tx, rules, each, person, more)), None)
         waiting, own = tx.row(SQL.count_fetches, (person,))
         if not over and waiting < OPEN_MAX and own < PERSON_OPEN_MAX:
             add_at_home(tx, "awaited", awaited_of(arrival, awaited, session_id, message_id, person))
@@ -100,13 +101,6 @@ def await_files(
             tell_over(tx, words, over, person, told_in(arrival))
         else:
             tell(tx, session_id, told_in(arrival), words.tell_file_not_kept(awaited.name, words.file_too_many))
-
-
-def over_quota(tx: Transaction, rules: IntakeRules, person: str, size_bytes: int) -> Brought | None:
-    """Return which limit of the hour a file would exceed; None when it is within all."""
-    if not allows(tx, rules, Brought.FILES, person):
-        return Brought.FILES
-    return None if allows(tx, rules, Brought.BYTES, person, max(1, size_bytes)) else Brought.BYTES
 
 
 def told_in(arrival: Arrival) -> str:

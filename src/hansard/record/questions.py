@@ -275,7 +275,8 @@ def find_meant(tx: Transaction, reply: GivenAnswer) -> tuple[list[Open], str]:
         if not waiting:
             return [], "" if given.is_plain else q.NOTHING_WAITS
         return waiting, "" if reply.is_direct else q.WHICH_IN_ROOM
-    if not may_guess(tx, guesser(reply)):
+    tried = read_pace(tx, guess_name(guesser(reply)))
+    if tried.within(tx.clock.now_microseconds(), HOUR_MICROSECONDS) >= GUESSES_PER_HOUR_MAX:
         return [], q.TOO_MANY_GUESSES
     found = [each for each in waiting if each.body.code == given.code]
     if not found:
@@ -376,19 +377,12 @@ def entries_since(tx: Transaction, question: Open) -> list[tuple[Any, ...]]:
 def shown_at(tx: Transaction, question: Open, chat: str) -> int:
     """Return when the whole question was shown in a chat, by this machine's clock."""
     prefix = delivery_prefix(question.body.message_id, chat)
-    moves = [
-        (at, tx.schema.decode_body(kind, version, data))
-        for _, _, kind, version, _, at, data in entries_since(tx, question)
-        if kind == "delivery.moved"
-    ]
-    return max((at for at, body in moves if is_sent(body, prefix)), default=0)
-
-
-def is_sent(body: Body, prefix: str) -> bool:
-    """Return whether an entry says that a delivery was sent whose id begins so."""
-    if not isinstance(body, DeliveryMoved) or body.state is not DeliveryState.SENT:
-        return False
-    return body.delivery_id.startswith(prefix)
+    last = 0
+    for _, _, kind, version, _, at, data in entries_since(tx, question):
+        body = tx.schema.decode_body(kind, version, data) if kind == "delivery.moved" else None
+        if isinstance(body, DeliveryMoved) and body.state is DeliveryState.SENT and body.delivery_id.startswith(prefix):
+            last = max(last, at)
+    return last
 
 
 def is_said_before(said_at: int, shown_at: int) -> bool:
@@ -431,12 +425,6 @@ def guess_name(person: str) -> str:
 def guesser(reply: GivenAnswer) -> str:
     """Return under which name a person's wrong codes are recorded."""
     return person_owner(reply.chat.partition(":")[0], reply.author) if reply.chat else reply.by
-
-
-def may_guess(tx: Transaction, person: str) -> bool:
-    """Return whether another code of a person is looked at: only so many wrong ones an hour."""
-    tried = read_pace(tx, guess_name(person))
-    return tried.within(tx.clock.now_microseconds(), HOUR_MICROSECONDS) < GUESSES_PER_HOUR_MAX
 
 
 def reply_at_terminal(tx: Transaction, reply: GivenAnswer) -> str:

@@ -292,5 +292,4 @@ class Routes:
         return await self._caller.read(read)
 
     async def has_other_followers(self, session_id: str, chat: str) -> bool:
-        """Return whether another chat of a person leads to a session."""
         return await self._caller.read(lambda snapshot: has_other_chats(snapshot, session_id, chat))

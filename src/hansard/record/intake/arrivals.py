@@ -118,20 +118,15 @@ def receive(at: Receiving) -> Received:
     receipt = find_receipt(tx, origin) if origin.event_id else None
     if receipt is not None:
         received = read_receipt(receipt)
-    elif not may_arrive(at):
+    elif not origin.is_local and not may(
+        ACTIONS[at.arrival.kind], origin.standing, grant_of(tx, origin.channel, origin.identity)
+    ):
         received = refuse(at)
     else:
         received = take_answer(at) or take_messages(at)
     if origin.cursor:
         move_cursor(tx, origin.channel, origin.account, origin.cursor)
     return received
-
-
-def may_arrive(at: Receiving) -> bool:
-    """Return whether somebody may say this in a chat. What names its sessions itself comes from this machine."""
-    origin = at.origin
-    allowed = ACTIONS[at.arrival.kind]
-    return origin.is_local or may(allowed, origin.standing, grant_of(at.tx, origin.channel, origin.identity))
 
 
 def refuse(at: Receiving) -> Received:
@@ -225,9 +220,10 @@ def count_session(at: Receiving) -> bool:
     """Return whether a person may begin a session, by `/new` or where there is none for them. Resets do not count."""
     tx, origin = at.tx, at.origin
     route = find_route(tx, origin.key)
-    goes_on = route is not None and at.arrival.kind is not ArrivalKind.NEW
-    if goes_on and route is not None and may_go_on(tx, origin, session_journal(tx, route.session_id)[1].owner):
-        return True
+    if route is not None and at.arrival.kind is not ArrivalKind.NEW:
+        _, row = session_journal(tx, route.session_id)
+        if may_go_on(tx, origin, row.owner):
+            return True
     if allows(tx, at.rules, Brought.SESSIONS, origin.person):
         count_used(tx, origin.person, sessions=1)
         return True

@@ -317,7 +317,6 @@ def reply_event(origin: Origin) -> tuple[str, str, str]:
 
 
 def is_concluded(tx: Transaction, origin: Origin) -> bool:
-    """Return whether the command of an event came to its end."""
     return tx.row(SQL.find_intake, reply_event(origin)) is not None
 
 

@@ -237,7 +237,6 @@ def tokens_of(doc: Doc, *, tools: bool) -> list[list[str]]:
 
 
 def is_wanted(doc: Doc, wanted: Search) -> bool:
-    """Return whether a message passes the filters."""
     message = doc.message
     return (
         message.role in wanted.roles
