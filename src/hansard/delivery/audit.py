@@ -123,7 +123,6 @@ async def audit_chat(  # noqa: PLR0917
 
 
 async def expected_of(hearing: Hearing, account: str, shown: Sequence[TimelineEvent]) -> set[str]:
-    """Return the events that the record must have in a room."""
     own = {each.id for each in shown if each.sender == account}
     said = [each for each in shown if hearing.hears_all or each.names_agent or each.reply_to in own]
     senders = {each.sender for each in said} - {account}

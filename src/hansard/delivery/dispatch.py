@@ -241,7 +241,7 @@ class Dispatcher:
         people = await self._shown_to(waiting)
         lane = self._lanes[waiting.chat][0] if waiting.chat in self._lanes else None
         if lane is None:
-            own_max = max(1, self._pace.lanes_max // self._pace.person_share)
+            own_max = max(1, self._pace.lanes_max // self._pace.person_share)  # one person has a part of the lanes
             if len(self._lanes) >= self._pace.lanes_max or all(self._own[person] >= own_max for person in people):
                 return
             lane = Lane(self._sender, self._report, waiting.chat, people, self._let_go)

@@ -286,10 +286,6 @@ class Showing:
         if message.role is Role.NOTICE and self._sender.channel.capabilities.choices:
             scopes = await self._sender.record.questions.scopes(waiting.message_id, waiting.chat)
             self._choices = tuple(Choice(id=CHOICE_OF[scope], label=LABELS[scope]) for scope in scopes)
-        self._take_known(known)
-        return message
-
-    def _take_known(self, known: list[Delivery]) -> None:
         self._tail, self._unsettled, self._failed, self._files = None, [], "", {}
         for delivery in known:
             if delivery.state is DeliveryState.SENT:
@@ -304,6 +300,7 @@ class Showing:
             self._failed = ""  # a person asked for another try
         self._number = len(known)
         self._loaded = True
+        return message
 
     async def _settle_known(self, delivery: Delivery, message: Message) -> Tried:
         if delivery.file:

@@ -162,8 +162,7 @@ class Permits:
             if place in waiting:
                 people.setdefault(tuple(await self._record.people.circle(asker_owner(*place))), []).append(place)
         for places in people.values():
-            refusal = await self._ask_about(call, decision.source, tuple(places))
-            if refusal:
+            if refusal := await self._ask_about(call, decision.source, tuple(places)):
                 return refusal
         return "" if people else f"Nobody can be asked about {call.name}. It was not run."
 

@@ -44,8 +44,6 @@ CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What every provider accepts as the name of a tool."""
 
-IMAGE_TYPE = "image/"
-
 UNSIGNED, PLAIN, HIDDEN = WATERMARKS = ("view.unsigned", "view.plain", "view.hidden")
 """Settings of a session by which it is remembered what a provider refused to read; after a colon, which model did."""
 
@@ -326,7 +324,7 @@ def images_of(message: Message) -> tuple[Image, ...]:
     return tuple(
         Image(blob=part.blob, media_type=image_type(part), size_bytes=part.size_bytes, name=named(part.name))
         for part in message.parts
-        if isinstance(part, File) and part.blob and image_type(part).startswith(IMAGE_TYPE)
+        if isinstance(part, File) and part.blob and image_type(part).startswith("image/")
     )
 
 

@@ -82,15 +82,12 @@ async def _settled(agent: Agent, turn: Turn, after: int, told: set[Key]) -> None
                     return
 
 
-VOICE_TYPE = "audio/"
-
-
 def unheard(conversation: Conversation) -> list[SentFile]:
     """Return the voice notes of the last exchange that nobody has tried to write down."""
     return [
         SentFile(message_id, file)
         for message_id, file in last_files(conversation)
-        if file.blob and file.media_type.startswith(VOICE_TYPE)
+        if file.blob and file.media_type.startswith("audio/")
         if not file.transcript and (message_id, file.blob) not in conversation.heard
     ]
 

@@ -128,7 +128,6 @@ class Record:
             yield None if caller is None else cls(caller)
 
     def use_words(self, words: Wording) -> None:
-        """Tell notices in these words from now on."""
         self.words = words
 
     @property
@@ -141,7 +140,6 @@ class Record:
 
     @property
     def latency(self) -> Latency:
-        """How long commits took lately."""
         return self.store.writer.latency
 
     def check_fit(self) -> None:

@@ -436,7 +436,6 @@ class ConversationCache:
         self._kept: OrderedDict[str, tuple[asyncio.Lock, Conversation]] = OrderedDict()
 
     async def read(self, session_id: str, read_entries: Callable[[str, int], Awaitable[list[Entry]]]) -> Conversation:
-        """Return a session's fold, grown to its present end."""
         lock, conversation = self._kept.setdefault(session_id, (asyncio.Lock(), Conversation()))
         async with lock:
             while True:

@@ -15,7 +15,6 @@ from hansard.domain.ids import new_id, random_letters
 from hansard.domain.limits import NAME_CHARACTERS_MAX, NOTE_CHARACTERS_MAX, NOTES_MAX
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import InvalidInput, NotFound, TooLarge
-from hansard.journal.backend import Reads
 from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.entries import Journal
@@ -167,12 +166,10 @@ class Memory:
 
     async def list(self, owner: str | None = None) -> list[Note]:
         """Return an owner's notes, the oldest first; without an owner, those of all: that is for the admin."""
-
-        def read(snapshot: Reads) -> list[Note]:
-            rows = snapshot.rows(SQL.list_notes, (owners_of(snapshot, owner), ALL_ROWS))
-            return [note_value(row) for row in rows]
-
-        return await self._caller.read(read)
+        rows = await self._caller.read(
+            lambda snapshot: snapshot.rows(SQL.list_notes, (owners_of(snapshot, owner), ALL_ROWS))
+        )
+        return [note_value(row) for row in rows]
 
     async def add(self, owner: str, text: str, *, by: str = "") -> Note:
         """Remember something for an owner; TooLarge when it is too long, or one too many."""

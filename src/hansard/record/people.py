@@ -249,8 +249,7 @@ def enter_code(
         return CodeCheck(Code(owner=done.owners[0], code=code, expires_at=0))
     checked = check_code(tx, code, owner, token)
     if checked.code is not None:
-        linked = PersonLinked(owners=(checked.code.owner, owner), by=owner, code=code)
-        tx.add(home, f"~link:{token}", linked)
+        tx.add(home, f"~link:{token}", PersonLinked(owners=(checked.code.owner, owner), by=owner, code=code))
         if checked.code.chat and told:
             tell(tx, checked.code.chat, told)
     return checked
@@ -283,8 +282,7 @@ def link(tx: Transaction, linked: PersonLinked, operation_id: str) -> bool:
         return True
     if other in read_circle(tx, one):
         return False
-    refusal = why_not(tx, one, other)
-    if refusal:
+    if refusal := why_not(tx, one, other):
         raise InvalidInput(refusal)
     tx.add(home, f"~link:{operation_id}", linked)
     return True

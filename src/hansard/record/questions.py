@@ -347,7 +347,6 @@ def is_of_others(tx: Transaction, reply: GivenAnswer) -> bool:
 
 
 def receipts(tx: Transaction, question: Open, chat: str) -> set[str]:
-    """Return under which ids people see a question in a chat."""
     sent = list_message_deliveries(tx, question.session_id, question.body.message_id, chat)
     return {each.receipt for each in sent if each.receipt}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import reduce
 
 from hansard.domain.budgets import Usage, left_text
 from hansard.domain.chats import person_owner
@@ -44,9 +45,7 @@ async def usage(scene: CommandScene, argument: str) -> CommandReply:
     conversation = await scene.record.conversation(scene.session_id)
     lines = [f"{model}: {usage_text(used)}" for model, used in conversation.usage.items()]
     if len(lines) > 1:
-        total = Usage()
-        for used in conversation.usage.values():
-            total = add_usage(total, used)
+        total = reduce(add_usage, conversation.usage.values(), Usage())
         lines.append(f"together: {usage_text(total)}")
     used_text = "\n".join(lines) or "Nothing was used yet."
     return scene.reply("\n".join([used_text, *await day_lines(scene)]))

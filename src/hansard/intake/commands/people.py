@@ -73,7 +73,6 @@ async def sees_terminal(scene: CommandScene) -> bool:
 
 
 async def question(scene: CommandScene, code: str) -> str:
-    """Return what has to be confirmed before a code counts."""
     found = await scene.record.people.look_at_code(code, scene.owner)
     return (
         f"This code was shown to {called(found.owner)}. Whoever that is will see and go on with every conversation of "

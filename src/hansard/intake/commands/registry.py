@@ -135,7 +135,6 @@ LIKENESS_MIN = 0.65
 
 
 def suggestion(name: str) -> str:
-    """Return what to say about a command that does not exist."""
     meant = MEANT.get(name, "")
     near = [meant] if meant in names() else difflib.get_close_matches(name, names(), n=1, cutoff=LIKENESS_MIN)
     return f"There is no command /{name}. " + (f"Did you mean /{near[0]}?" if near else "/help lists them.")

@@ -81,7 +81,6 @@ async def leave(record: Record, session_id: str, left_sessions: LeftSessions, ch
 
 
 async def take_up(record: Record, session: Session) -> str:
-    """Open a session again and return what to say about it."""
     reopened = ""
     if session.state == SessionState.ENDED:
         await record.reopen_session(session.id)

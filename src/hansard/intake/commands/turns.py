@@ -49,8 +49,7 @@ async def undo(scene: CommandScene, argument: str) -> CommandReply:
     await scene.record.messages.undo(scene.session_id, [placed.message.id for placed in taken])
     said = next((placed.message.text for placed in taken if placed.message.role == Role.USER), "")
     if not taken:
-        none = "There is nothing of yours to undo." if own else "There is nothing to undo."
-        return scene.reply(none)
+        return scene.reply("There is nothing of yours to undo." if own else "There is nothing to undo.")
     return scene.reply(f"Undone: {len(taken)} messages, from “{shorten(said)}” on. They stay in the record.")
 
 
@@ -71,8 +70,7 @@ async def retry(scene: CommandScene, argument: str) -> CommandReply:
 async def end_running(scene: CommandScene) -> None:
     """Stop what runs and wait until it has ended, so that what it said can be undone."""
     seq = (await scene.record.conversation(scene.session_id)).seq
-    stopped = await stop_turns(scene)
-    running = next((turn for turn in stopped if turn.state == TurnState.RUNNING), None)
+    running = next((turn for turn in await stop_turns(scene) if turn.state == TurnState.RUNNING), None)
     if running is None:
         return
     try:

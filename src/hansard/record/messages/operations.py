@@ -130,7 +130,6 @@ def take_one(tx: Transaction, session_id: str, offered: Offered, changes: tuple[
 
 
 async def check_blobs(caller: Caller, *offered: Offered) -> None:
-    """Refuse messages that refer to a blob that is not there."""
     for digest in [digest for each in offered for digest in list_blobs(each.body)]:
         await caller.run(caller.store.blobs.require, digest)
 

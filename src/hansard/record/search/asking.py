@@ -135,7 +135,6 @@ class SearchPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def search(index: SearchIndex, readers: Snapshots, wanted: Search, now: int) -> list[Hit]:
-    """Return the messages that match, the best first."""
     query = parse_query(wanted.query)
     if not query or wanted.limit <= 0:
         return []
@@ -154,11 +153,10 @@ def find_journals(readers: Snapshots, wanted: Search) -> frozenset[int] | None:
     filters = (wanted.source, wanted.session_id, wanted.title)
     if wanted.owner is None and all(each is None for each in filters):
         return None
-
-    def read(snapshot: Reads) -> list[tuple[int]]:
-        return snapshot.rows(SEARCHES.queries.filter_journals, (owners_of(snapshot, wanted.owner), *filters))
-
-    return frozenset(journal for (journal,) in readers.read(read))
+    rows = readers.read(
+        lambda snapshot: snapshot.rows(SEARCHES.queries.filter_journals, (owners_of(snapshot, wanted.owner), *filters))
+    )
+    return frozenset(journal for (journal,) in rows)
 
 
 def score(candidate: Candidate, now: int) -> float:

@@ -244,7 +244,6 @@ def remove_journal(connection: Connection, journal: int) -> None:
 
 
 def finds_doc(index: Reads, doc: Doc) -> bool:
-    """Return whether a message is found by some of its own words."""
     for name, text in (("said", doc.said), ("tools", doc.tools)):
         parts = tokens(text)
         start = max(0, min(doc.key * CHECKED_TOKENS % (len(parts) or 1), len(parts) - CHECKED_TOKENS))

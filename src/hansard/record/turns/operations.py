@@ -149,8 +149,7 @@ def refuse_turn(
     """End a turn at a limit of the day before it asks anything; people are told where it would have been shown."""
     turn_id, owner = started.turn_id, started.owner
     tx.add(journal, f"~claim:{claim_id}", msgspec.structs.replace(started, refused=True))
-    told = MessageAdded(role=Role.NOTICE, parts=(Text(judgement.told),))
-    tx.add(journal, f"~refused:{turn_id}", told)
+    tx.add(journal, f"~refused:{turn_id}", MessageAdded(role=Role.NOTICE, parts=(Text(judgement.told),)))
     reason = f"limit of the day: {judgement.reached}"
     tx.add(journal, f"~ended:{turn_id}", TurnEnded(turn_id=turn_id, state=TurnState.FAILED, reason=reason))
     return TurnInfo(id=turn_id, session_id=journal.id, state=TurnState.FAILED, owner=owner, reason=reason)
