@@ -71,11 +71,8 @@ def channel_openers(home: Path, settings: Settings, environment: Mapping[str, st
     for name, other in settings.channels.other.items():
         openers[name] = partial(open_other, home, name, other, environment)
     if not openers:
-        message = (
-            "no channel is configured: set channels.matrix.homeserver and channels.matrix.user_id, "
-            "or channels.telegram.enabled"
-        )
-        raise ConfigInvalid(message)
+        either = "channels.matrix.homeserver and channels.matrix.user_id, or channels.telegram.enabled"
+        raise ConfigInvalid(f"no channel is configured: set {either}")
     return openers
 
 

@@ -143,7 +143,7 @@ def read_config(
         sources=gathered.sources,
         lines=gathered.lines,
     )
-    wrong = (wrong_addresses, wrong_people, wrong_rules, wrong_zone, wrong_rooms, wrong_servers)
+    wrong = (wrong_addresses, wrong_people, wrong_rules, wrong_zone, wrong_servers)
     for key, what in (found for find in wrong for found in find(config.settings)):
         gathered.find(gathered.source_of(key), what)
     return config, gathered.findings
@@ -361,8 +361,9 @@ def wrong_addresses(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def wrong_people(settings: Settings) -> Iterator[tuple[str, str]]:
-    """What does not fit together in what is said of people."""
+    """What does not fit together in what is said of people and rooms."""
     yield from said_twice(PEOPLE, settings.people)
+    yield from said_twice("rooms", settings.rooms)
     if len([person for person in settings.people.values() if person.terminal]) > 1:
         yield PEOPLE, "the terminal can be only one person's: terminal = true stands with several"
     if "admin" in settings.people and any(each.terminal for name, each in settings.people.items() if name != "admin"):
@@ -399,10 +400,6 @@ def wrong_zone(settings: Settings) -> Iterator[tuple[str, str]]:
             yield key, f"{key} must be {SETTINGS[key].allowed}"
 
 
-def wrong_rooms(settings: Settings) -> Iterator[tuple[str, str]]:
-    yield from said_twice("rooms", settings.rooms)
-
-
 def said_twice(table: str, sections: Mapping[str, Person] | Mapping[str, RoomSettings]) -> Iterator[tuple[str, str]]:
     """Identities on a platform that stand in two sections of a table."""
     known: dict[tuple[str, str], str] = {}
@@ -419,10 +416,8 @@ def wrong_servers(settings: Settings) -> Iterator[tuple[str, str]]:
         if (server.command is None) == (server.url is None):
             yield f"mcp.{name}", f"mcp.{name} must have either a command or a url"
         elif server.url is not None and not is_address(server.url):
-            yield (
-                f"mcp.{name}.url",
-                f"mcp.{name}.url must be an https address without a password in it, or http on this machine",
-            )
+            what = "must be an https address without a password in it, or http on this machine"
+            yield f"mcp.{name}.url", f"mcp.{name}.url {what}"
         elif server.url is not None and not (
             server.allow_http or is_loopback(server.url) or server.url.lower().startswith("https:")
         ):

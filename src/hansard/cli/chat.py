@@ -136,8 +136,7 @@ async def choose(app: App) -> str | None:
 async def chat(options: Options) -> int:
     chats: list[TerminalChat] = []
 
-    def report(session_id: str, error: BaseException) -> None:
-        del session_id
+    def report(_session_id: str, error: BaseException) -> None:
         for each in chats:
             each.report(error)
 

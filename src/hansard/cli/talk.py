@@ -80,9 +80,8 @@ def tell_waiting(home: Path) -> None:
     click.echo(f"hansard: waiting for the record: {explain_delay(home / 'locks')}.", err=True)
 
 
-def report_to_stderr(session_id: str, error: BaseException) -> None:
+def report_to_stderr(_session_id: str, error: BaseException) -> None:
     """Say what went wrong beyond a turn's own failure, which is in the record."""
-    del session_id
     click.echo(safe_line(f"hansard: {error}"), err=True)
 
 

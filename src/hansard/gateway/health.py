@@ -148,11 +148,10 @@ def read_status(home: Path) -> Running | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        problem = StatusUnusable(f"{path} cannot be read: {error.strerror}")
         if isinstance(error, PermissionError):
-            problem = StatusUnusable(f"{closed_folder(path) or path} cannot be read: {error.strerror}")
-            problem.hint = "Run the command as the user who owns the home."
-        raise problem from error
+            hint = "Run the command as the user who owns the home."
+            raise StatusUnusable(f"{closed_folder(path) or path} cannot be read: {error.strerror}", hint) from error
+        raise StatusUnusable(f"{path} cannot be read: {error.strerror}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise StatusUnusable(f"{path} is not what a gateway wrote there") from None
 
@@ -201,8 +200,7 @@ async def ask_health(home: Path, seconds_max: float = REQUEST_SECONDS_MAX) -> He
             try:
                 writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 await writer.drain()
-                head = await reader.readuntil(b"\r\n\r\n")
-                del head
+                await reader.readuntil(b"\r\n\r\n")
                 found = msgspec.json.decode(await reader.read(), type=Health)
             finally:
                 writer.close()
@@ -253,12 +251,8 @@ def counter(name: str, meaning: str, *samples: Sample) -> Family:
 
 def metrics_text(health: Health, readings: Readings) -> bytes:
     lines = []
-    for family in (
-        *of_turns(health, readings),
-        *of_channels(health),
-        *of_record(health, readings),
-        *of_process(health),
-    ):
+    families = *of_turns(health, readings), *of_channels(health), *of_record(health, readings), *of_process(health)
+    for family in families:
         if family.samples:
             lines += [f"# HELP {family.name} {family.meaning}", f"# TYPE {family.name} {family.kind}"]
         lines += [line_of(family.name, sample) for sample in family.samples]

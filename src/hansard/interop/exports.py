@@ -62,8 +62,7 @@ class MarkdownExport(Exporter):
         facts = "".join(f"- {name}: {plain(value)}\n" for name, value in session_facts(session))
         yield f"# {plain(session.title or session.id)}\n\n{facts}\n".encode()
         async for item in read_transcript(record, session, full=self._full):
-            text = self._item(item)
-            if text:
+            if text := self._item(item):
                 yield f"{text}\n".encode()
 
     def notice(self, message: Message) -> bytes:
@@ -348,10 +347,8 @@ async def spoken(items: AsyncIterator[object]) -> AsyncIterator[tuple[Role, str]
 
 def belongs(message: Message) -> bool:
     """Return whether a message teaches anything: whole, with words, and said to the model or by it."""
-    is_gone = message.is_retracted or message.is_observed
-    return (
-        message.role in ROLES and message.status == Status.COMPLETE and not is_gone and bool(words_of(message).strip())
-    )
+    is_whole = message.status == Status.COMPLETE and not message.is_retracted
+    return message.role in ROLES and is_whole and not message.is_observed and bool(words_of(message).strip())
 
 
 async def joined(messages: AsyncIterator[tuple[Role, str]]) -> AsyncIterator[tuple[Role, str]]:

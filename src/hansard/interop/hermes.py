@@ -198,7 +198,6 @@ class Writing:
         so_far: ImportProgress,
         progress: Callable[[ImportProgress], None],
     ) -> None:
-        """Nothing is written before `run`."""
         self._record = record
         self._wanted = wanted
         self._report = report
@@ -278,7 +277,11 @@ class Writing:
                 await self._add_together(batch, events)
             except InvalidInput:
                 for each in batch:
-                    await self._add_alone(each, events)
+                    # The one that cannot be recorded is listed.
+                    try:
+                        await self._add_together([each], events)
+                    except InvalidInput as error:
+                        self._find("refused", str(error), each.message.id)
             self._progress(self._so_far._replace(messages=self._report.added + self._added))
 
     async def _add_together(self, batch: list[Carried], events: dict[str, int]) -> None:
@@ -292,13 +295,6 @@ class Writing:
                 self._id, [importing.ImportedMessage(each.message) for each in batch]
             )
         self._added += len(batch)
-
-    async def _add_alone(self, each: Carried, events: dict[str, int]) -> None:
-        """Add one message of a batch that was refused; the one that cannot be recorded is listed."""
-        try:
-            await self._add_together([each], events)
-        except InvalidInput as error:
-            self._find("refused", str(error), each.message.id)
 
     async def _add_event(self, each: Carried, events: dict[str, int]) -> None:
         """Record a message together with the id that its platform gave it."""

@@ -58,15 +58,12 @@ class HermesHome:
         """Return every session of every source, the earliest first."""
         found = {facts.id: facts for facts in self._sessions_of_database()}
         for path in self._files("session_*.json"):
-            facts = self._facts_of_snapshot(path)
-            if facts is not None:
-                known = found.get(facts.id)
-                found[facts.id] = facts if known is None else _fill(known, facts)
+            if (facts := self._facts_of_snapshot(path)) is not None:
+                found[facts.id] = _fill(found.get(facts.id, facts), facts)
                 self.kinds.add(HermesSource.SNAPSHOT)
         for path in self._files("*.jsonl"):
             facts = Facts(id=path.stem, log=path, started_at=path.stat().st_mtime)
-            known = found.get(facts.id)
-            found[facts.id] = facts if known is None else _fill(known, facts)
+            found[facts.id] = _fill(found.get(facts.id, facts), facts)
             self.kinds.add(HermesSource.LOG)
         for facts in self._facts_of_index():
             if facts.id in found:
@@ -116,9 +113,8 @@ class HermesHome:
             yield from map(_facts_of_row, database.rows(SQL.session, (row,)))
         except InvalidInput as error:
             self._list("unreadable", "", f"state.db, session {row}", str(error))
-            yield from (
-                Facts(id=text_of(each["id"]), in_database=True) for each in database.rows(SQL.session_id, (row,))
-            )
+            for each in database.rows(SQL.session_id, (row,)):
+                yield Facts(id=text_of(each["id"]), in_database=True)
 
     def _facts_of_snapshot(self, path: Path) -> Facts | None:
         fields = self._read_json(path)
@@ -160,12 +156,8 @@ class HermesHome:
         merged = Merged([], [])
         archived, live = self._rows(facts) if facts.in_database else ([], [])
         # Hermes' own compaction writes the end of the talk a second time, after the rows that it puts aside.
-        for copies, in_order in (
-            (archived, True),
-            (live, True),
-            (self._lines(facts), False),
-            (self._kept(facts), False),
-        ):
+        sources = (archived, True), (live, True), (self._lines(facts), False), (self._kept(facts), False)
+        for copies, in_order in sources:
             if not merged.messages:
                 merged = Merged(copies, merged.ambiguities)
             elif copies:
@@ -207,9 +199,7 @@ class HermesHome:
         if facts.log is None:
             return copies
         with open_plain(facts.log) as file:
-            number = 0
-            while line := file.readline(LINE_BYTES_MAX):
-                number += 1
+            for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES_MAX), b""), 1):
                 if line.strip():
                     self._take_copy(copies, facts, f"{self._name(facts.log)}:{number}", _decode(line), line)
         return copies
@@ -288,7 +278,5 @@ def open_hermes(path: Path) -> Iterator[HermesHome]:
     if (home / "home.jsonl").is_file():
         raise InvalidInput(f"{home} is a home of Hansard, not of Hermes")
     with ExitStack() as stack:
-        database = None
-        if (home / "state.db").is_file():
-            database = stack.enter_context(open_foreign(home / "state.db"))
-        yield HermesHome(home, database)
+        file = home / "state.db"
+        yield HermesHome(home, stack.enter_context(open_foreign(file)) if file.is_file() else None)

@@ -300,8 +300,11 @@ async def fold_tools(items: AsyncIterator[TranscriptItem | Happened]) -> AsyncIt
             yield item
             continue
         if item.message.role == Role.TOOL:
-            for used in results_of(item, waiting):
-                yield used
+            for part in item.message.parts:
+                if isinstance(part, ToolResult):
+                    # The call that is answered waits no more.
+                    called = waiting.pop(part.call_id, Used(seq=item.seq))
+                    yield Used(call=called.call, result=part, seq=item.seq, undone=item.undone)
             if not any(isinstance(part, Text | File) for part in item.message.parts):
                 continue
         elif item.message.role == Role.ASSISTANT:
@@ -312,16 +315,6 @@ async def fold_tools(items: AsyncIterator[TranscriptItem | Happened]) -> AsyncIt
         yield item
     for used in waiting.values():
         yield used
-
-
-def results_of(item: TranscriptItem, waiting: dict[str, Used]) -> list[Used]:
-    """Return the results of a message with the calls that they answer, which then wait no more."""
-    found = []
-    for part in item.message.parts:
-        if isinstance(part, ToolResult):
-            called = waiting.pop(part.call_id, None)
-            found.append(Used(call=called.call if called else None, result=part, seq=item.seq, undone=item.undone))
-    return found
 
 
 async def read_transcript(record: Record, session: Session, *, full: bool) -> AsyncIterator[Item]:
@@ -380,13 +373,8 @@ def earlier_of(item: TranscriptItem) -> Earlier:
 
 def says_something(message: Message, *, full: bool) -> bool:
     """Return whether a message has anything to show: one that only calls tools is told by its calls."""
-    return bool(
-        words_of(message)
-        or files_of(message)
-        or message.status != Status.COMPLETE
-        or (full and reasoning_of(message))
-        or not message.parts
-    )
+    is_whole = message.parts and message.status == Status.COMPLETE
+    return bool(not is_whole or words_of(message) or files_of(message) or (full and reasoning_of(message)))
 
 
 def json_line(value: object) -> bytes:

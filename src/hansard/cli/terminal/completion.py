@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
@@ -40,13 +41,7 @@ class SessionChoice(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
 
 
-def complete(
-    text: str,
-    *,
-    commands: Mapping[str, str],
-    sessions: Sequence[SessionChoice] = (),
-    naming_sessions: Collection[str] = ("/resume",),
-) -> list[Completion]:
+def complete(text: str, *, commands: Mapping[str, str], sessions: Sequence[SessionChoice] = ()) -> list[Completion]:
     """Return how a command that is being typed may go on. `commands` maps names, with their stroke, to what they do."""
     command, space, argument = text.partition(" ")
     if not text.startswith("/") or "\n" in text:
@@ -54,10 +49,9 @@ def complete(
     if not space:
         named = [Completion(name, name, about) for name, about in commands.items() if name.startswith(command)]
         return named[:CANDIDATES_MAX]
-    if command not in naming_sessions:
+    if command != "/resume":
         return []
-    found = _named(command, argument.strip().casefold(), sessions)
-    return [candidate for candidate, _ in zip(found, range(CANDIDATES_MAX), strict=False)]
+    return list(islice(_named(command, argument.strip().casefold(), sessions), CANDIDATES_MAX))
 
 
 def _named(command: str, sought: str, sessions: Sequence[SessionChoice]) -> Iterator[Completion]:

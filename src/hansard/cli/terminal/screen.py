@@ -314,8 +314,7 @@ class Screen:
             """Bind keys to something; what it raises ends the screen, and is raised by `run`."""
 
             def add(act: Callable[[], None]) -> None:
-                def pressed(event: KeyPressEvent) -> None:
-                    del event
+                def pressed(_event: KeyPressEvent) -> None:
                     try:
                         act()
                     except Exception as error:  # noqa: BLE001  # boundary: process edge
@@ -480,12 +479,9 @@ class PrivateHistory(FileHistory):
         return ["\n".join(lines) for lines in reversed(typed) if lines]
 
     def store_string(self, string: str) -> None:
-        if len(string) > ENTRY_CHARACTERS_MAX:
-            return
-        try:
-            super().store_string(string)
-        except OSError:
-            return
+        if len(string) <= ENTRY_CHARACTERS_MAX:
+            with suppress(OSError):
+                super().store_string(string)
 
 
 def open_history(path: Path | None) -> tuple[History, str]:

@@ -231,12 +231,9 @@ class View:
     def _said(self, parts: Iterable[Part], author: str, style: str) -> list[str]:
         """What a person wrote: as it is, behind a marker."""
         text = "".join(part.text for part in parts if isinstance(part, Text))
-        files = [
-            f"[file: {part.name or part.blob[:12]}, {part.size_bytes} bytes]"
-            for part in parts
-            if isinstance(part, File)
-        ]
-        whole = "\n".join(piece for piece in (text, *files) if piece)
+        files = [part for part in parts if isinstance(part, File)]
+        told = (f"[file: {file.name or file.blob[:12]}, {file.size_bytes} bytes]" for file in files)
+        whole = "\n".join(filter(None, (text, *told)))
         name = f"{safe_line(author)}: " if author and not is_terminal_author(author) else ""
         lines = wrap(name + safe(whole).rstrip("\n"), self._width - len(MARKER))
         first, *others = [self._paint(line, style) for line in lines]
