@@ -102,8 +102,7 @@ def read_keys(home: Path) -> tuple[dict[str, ProviderKey], list[ConfigFinding]]:
         return {}, []
     if isinstance(contents, ConfigFinding):
         return {}, [contents]
-    exposed = exposure(path, contents.look)
-    if exposed:
+    if exposed := exposure(path, contents.look):
         return {}, [ConfigFinding(place(path), exposed)]
     parsed = parse_toml(path, contents.data)
     if isinstance(parsed, ConfigFinding):

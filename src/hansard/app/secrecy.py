@@ -51,8 +51,7 @@ def hide_environment(home: Path, *, may_start_programs: bool = False) -> None:
         return
     clean = {name: value for name, value in os.environb.items() if STAYS.match(name)}
     moved = b"\0".join(b"%b=%b" % each for each in os.environb.items() if each[0] not in clean)
-    reading = fill_pipe(moved)
-    if reading is None:
+    if (reading := fill_pipe(moved)) is None:
         return
     clean[ENVIRONMENT_PIPE.encode()] = str(reading).encode()
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], clean)  # noqa: S606 - this very program again

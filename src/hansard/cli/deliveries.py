@@ -22,10 +22,8 @@ STATES = [str(state) for state in DeliveryState]
 async def listed(record: Record, state: str | None, channel: str | None) -> list[Delivery]:
     """Return deliveries of a state; without one, all that are not sent."""
     states = [state] if state is not None else [each for each in STATES if each != DeliveryState.SENT]
-    found: list[Delivery] = []
-    for each in states:
-        found += await record.deliveries.list(state=each, channel=channel, limit=LISTED_MAX)
-    return found
+    pages = [await record.deliveries.list(state=each, channel=channel, limit=LISTED_MAX) for each in states]
+    return [delivery for page in pages for delivery in page]
 
 
 async def find(record: Record, text: str) -> Delivery:

@@ -135,9 +135,7 @@ def status(options: dict[str, Path], *, as_json: bool) -> None:
         click.echo(f"no gateway runs for {options['home']}")
     else:
         show(health)
-    if health is None:
-        sys.exit(EXIT_NOT_RUNNING)
-    sys.exit(EXIT_DONE if health.status == "ok" else EXIT_DEGRADED)
+    sys.exit(EXIT_NOT_RUNNING if health is None else EXIT_DONE if health.status == "ok" else EXIT_DEGRADED)
 
 
 @command.command("reload")

@@ -24,14 +24,8 @@ def command(options: dict[str, Path], *, as_json: bool) -> None:
     # Opening the record recovers what a crash left: that is no finding.
     report = with_record(options["home"], lambda record: record.verify(), partial(reading, in_place=False))
     if as_json:
-        fields = {
-            "ok": report.ok,
-            "sessions": report.sessions,
-            "entries": report.entries,
-            "findings": report.findings,
-            "notes": report.notes,
-        }
-        stdout_json(fields)
+        counts = {"ok": report.ok, "sessions": report.sessions, "entries": report.entries}
+        stdout_json({**counts, "findings": report.findings, "notes": report.notes})
     else:
         for finding in report.findings:
             click.echo(f"{finding.session_id or 'database'}: {finding.what}: {finding.detail}")

@@ -303,10 +303,9 @@ class Gateway:
             channels = [await served.health(now) for served in self._served]
         except HansardError as error:
             trouble = trouble or str(error)
-        is_well = not trouble and not self._turns.failing and all(is_healthy(channel) for channel in channels)
-        status = "ok" if is_well else "degraded"
+        is_well = not trouble and not self._turns.failing and all(map(is_healthy, channels))
         return Health(
-            status="stopping" if self._stopping else status,
+            status="stopping" if self._stopping else "ok" if is_well else "degraded",
             pid=os.getpid(),
             started_at=self._started_at,
             record=trouble,

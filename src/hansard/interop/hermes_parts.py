@@ -148,10 +148,8 @@ def _result(copy: Copy, blobs: list[bytes]) -> list[Part]:
     files = [file for part in listed for file in _file(part, blobs)]
     data = text.encode(errors="replace")
     if len(data) > PART_BYTES_MAX:
-        blobs.append(data)
         beginning = data[: PART_BYTES_MAX // 8].decode(errors="ignore")
-        whole = hashlib.sha256(data).hexdigest()
-        return [ToolResult(call_id=copy.tool_call_id, text=beginning, blob=whole), *files]
+        return [ToolResult(call_id=copy.tool_call_id, text=beginning, blob=_stored(data, blobs).blob), *files]
     return [ToolResult(call_id=copy.tool_call_id, text=text), *files]
 
 
