@@ -32,19 +32,16 @@ def text_of(value: Json, *names: str) -> str:
 
 
 def object_of(value: Json, *names: str) -> Json:
-    """The object at the end of a path of names; empty when there is none."""
     found = at(value, names)
     return found if isinstance(found, dict) else {}
 
 
 def list_of(value: Json, *names: str) -> list[Any]:
-    """The list at the end of a path of names; empty when there is none."""
     found = at(value, names)
     return found if isinstance(found, list) else []
 
 
 def objects_of(value: Json, *names: str) -> list[Json]:
-    """The objects in a list at the end of a path of names."""
     return [item for item in list_of(value, *names) if isinstance(item, dict)]
 
 
@@ -55,7 +52,6 @@ def number_of(value: Json, *names: str) -> int:
 
 
 def at(value: Json, names: tuple[str, ...]) -> object:
-    """What stands at the end of a path of names, or None."""
     found: object = value
     for name in names:
         if not isinstance(found, dict):

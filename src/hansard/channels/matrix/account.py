@@ -239,11 +239,9 @@ class Account:
         if not answer.is_good:
             raise asking_error_of(answer, what)
         self.wire.token = text_of(answer.body, "access_token")
-        device_id = text_of(answer.body, "device_id")
-        user_id = text_of(answer.body, "user_id")
         return Login(
-            user_id=user_id,
-            device_id=device_id,
+            user_id=text_of(answer.body, "user_id"),
+            device_id=text_of(answer.body, "device_id"),
             token=self.wire.token,
             since_seconds=time.time(),
             previous=kept.previous,

@@ -137,7 +137,6 @@ class MatrixChannel:
                 yield one
 
     async def fetch(self, file: RemoteFile, *, bytes_max: int) -> bytes:
-        """Return a file, decrypted. TooLarge when it is, NotFound when it is gone."""
         await self._account.ready()
         return await media.fetch(self._account.wire, file, bytes_max=bytes_max)
 

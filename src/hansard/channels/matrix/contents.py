@@ -81,8 +81,7 @@ def says(kind: str, content: Json) -> Says:
         return Says(text=poll_text(kind, content))
     if kind == REACTION:
         return Says(text=f"({text_of(content, 'm.relates_to', 'key') or kind})", reply=ReplyKind.NONE)
-    is_aside = kind.startswith(PROTOCOLS) and kind != CALL
-    is_aside = is_aside or bool(text_of(content, "m.relates_to", "event_id"))
+    is_aside = (kind.startswith(PROTOCOLS) and kind != CALL) or text_of(content, "m.relates_to", "event_id")
     text = text_of(content, "body") or plain_text(content) or f"({kind})"
     return Says(text=text, reply=ReplyKind.NONE if is_aside else ReplyKind.EXPLAIN)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -58,7 +58,6 @@ class IdentityKey:
         self.public = encode(self._private.public_key().public_bytes_raw())
 
     def sign(self, value: Json) -> str:
-        """Sign a JSON object, without its signatures and what servers add."""
         return encode(self._private.sign(canonical(bare(value))))
 
 
@@ -67,7 +66,6 @@ def bare(value: Json) -> Json:
 
 
 def is_signed(value: Json, user_id: str, public: str, key_id: str = "") -> bool:
-    """Whether an object carries a good signature of a user's key."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -259,8 +257,7 @@ class Signer:
             key_id = secrets.token_urlsafe(24)
             await self._keep_account_data(f"m.secret_storage.key.{key_id}", secret_storage.description(key))
             await self._keep_account_data(DEFAULT_KEY, {"key": key_id})
-        wanted: dict[str, Any] = {usage: getattr(seeds, usage) for usage in USAGES}
-        for usage, seed in wanted.items():
+        for usage, seed in msgspec.structs.asdict(seeds).items():
             name = f"m.cross_signing.{usage}"
             kept = await self._account_data(name)
             if secret_storage.unseal(key, name, object_of(kept, "encrypted", key_id)) != seed.encode():

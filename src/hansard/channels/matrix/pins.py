@@ -139,9 +139,7 @@ class Pins:
             return pin
         pins = dict(self._pins)
         if pin.seen:
-            pins[user_id] = Pin(
-                master=pin.seen, since_seconds=time.time(), seen=pin.seen, seen_seconds=pin.seen_seconds
-            )
+            pins[user_id] = msgspec.structs.replace(pin, master=pin.seen, since_seconds=time.time())
         else:
             del pins[user_id]
             self._without.add(user_id)

@@ -67,7 +67,6 @@ def relation(content: Json) -> tuple[str, str]:
 
 
 def thread_of(content: Json) -> str:
-    """The first event of the thread that a message is in; empty when it is in none."""
     kind, about = relation(content)
     return about if kind == "m.thread" else ""
 

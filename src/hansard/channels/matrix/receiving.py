@@ -214,7 +214,6 @@ class MatrixReceiver:
             self._keeping_up.wake(session)
 
     async def _prepare_login(self, session: MatrixLogin) -> None:
-        """Once a login: publish keys, learn the own name."""
         if self._settled is session:
             return
         await self._account.ensure_identity(session)
@@ -235,7 +234,6 @@ class MatrixReceiver:
         self._came |= session.crypto.take_sync(self._new_to_device(body))
         for raw in list_of(body, "to_device", "events"):
             remember(self._taken, digest_of(raw), None, SENDERS_MAX)
-        events: list[Event] = []
         cut: list[str] = []
         for room_id, info in object_of(body, "rooms", "join").items():
             session.rooms.take_events(room_id, objects_of(info, "state", "events"))
@@ -244,8 +242,7 @@ class MatrixReceiver:
             session.rooms.forget(room_id)
         rooms = [info for section in ("join", "leave") for info in object_of(body, "rooms", section).values()]
         await self._learn_devices(session, [raw for info in rooms for raw in objects_of(info, "timeline", "events")])
-        read, readable = await self._readable_now(session, waiting)
-        events += readable
+        read, events = await self._readable_now(session, waiting)
         events += self._invitations(body, cursor)
         for section in ("join", "leave") if cursor else ():
             for room_id, info in object_of(body, "rooms", section).items():
@@ -388,7 +385,6 @@ def digest_of(raw: object) -> bytes:
 
 
 def is_arrival(raw: Json) -> bool:
-    """Whether a new person comes into a room, or is invited."""
     before = text_of(raw, "unsigned", "prev_content", "membership")
     return text_of(raw, "content", "membership") in PRESENT and before not in PRESENT
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from hansard.channels import Json, object_of, objects_of, text_of
+from hansard.channels import Json, object_of, objects_of, remember, text_of
 from hansard.channels.matrix.crypto import Crypto
 from hansard.channels.matrix.reading import ENCRYPTION, MEMBER, RULES, VISIBILITY
 from hansard.channels.matrix.wire import HTTP_NOT_FOUND, MatrixWire, asking_error_of, path
@@ -82,9 +82,7 @@ class MatrixRooms:
             # A sync that came meanwhile may be newer than what was loaded.
             if not load.is_stale:
                 self._known.setdefault(room_id, loaded)
-        self._known[room_id] = room
-        while len(self._known) > KNOWN_MAX:
-            del self._known[next(iter(self._known))]
+        remember(self._known, room_id, room, KNOWN_MAX)
         return room
 
     def take_events(self, room_id: str, events: Iterable[Json]) -> None:

@@ -12,12 +12,11 @@ from urllib.parse import quote
 
 import msgspec
 
+from hansard.channels import Json, text_of
 from hansard.errors import ChannelBusy, ChannelDown, ChannelError, ChatGone, PostRefused, PostUnknown, TooLarge
 
 if TYPE_CHECKING:
     import aiohttp
-
-    from hansard.channels import Json
 
 Query = dict[str, str]
 
@@ -37,7 +36,6 @@ RETRY_SECONDS: Final = 5.0
 RETRY_SECONDS_MAX: Final = 3600.0
 
 TOKEN_CODES: Final = frozenset({"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN"})
-SIZE_CODES: Final = frozenset({"M_TOO_LARGE"})
 PASSING_CODES: Final = frozenset(
     {"M_RESOURCE_LIMIT_EXCEEDED", "M_USER_LOCKED", "M_USER_SUSPENDED", "M_CONSENT_NOT_GIVEN", "M_SERVER_NOT_TRUSTED"}
 )
@@ -70,8 +68,7 @@ class MatrixResponse(NamedTuple):
     @property
     def code(self) -> str:
         """Matrix's own name of the error, such as M_FORBIDDEN; empty when something else answered."""
-        code = self.body.get("errcode", "")
-        return code if isinstance(code, str) else ""
+        return text_of(self.body, "errcode")
 
     @property
     def is_token_refused(self) -> bool:
@@ -94,7 +91,7 @@ def error_of(answer: MatrixResponse, what: str) -> ChannelError:
         return PostUnknown(text)
     if answer.is_token_refused or answer.code in PASSING_CODES:
         return ChannelDown(text)
-    if answer.status == HTTP_TOO_LARGE or answer.code in SIZE_CODES:
+    if answer.status == HTTP_TOO_LARGE or answer.code == "M_TOO_LARGE":
         return PostRefused(text)
     if not answer.code:
         # Not a homeserver's answer: a proxy's, or that of a wrong address.
@@ -266,10 +263,8 @@ async def answer_of(response: aiohttp.ClientResponse) -> MatrixResponse:
         if len(read) > ANSWER_BYTES_MAX:
             return MatrixResponse(HTTP_BROKEN, {})
     try:
-        body: Any = msgspec.json.decode(read)
+        body = msgspec.json.decode(read, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
-        body = None
-    if not isinstance(body, dict):
         # A proxy's page in place of an answer: nothing is known about what became of the request.
         status = response.status if response.status >= HTTP_REDIRECTED else HTTP_BROKEN
         return MatrixResponse(status, {}, retry_seconds_of({}, response.headers.get("Retry-After")))

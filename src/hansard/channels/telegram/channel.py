@@ -132,16 +132,13 @@ class TelegramChannel:
             return await self._edit(place, post) if post.edits else await self._post(place, post)
         except ChatGone:
             if not place.topic_id:
-                self._note_gone(self._places.now(place.chat_id))
+                if len(self._gone) >= GONE_MAX:
+                    self._gone.pop()  # it is tried once more, and refused once more
+                self._gone.add(self._places.now(place.chat_id))
             raise
         except ChannelBusy as busy:
             # Twenty messages a minute are a group's own limit: the other chats need not wait for it.
             raise ChannelBusy(str(busy), busy.seconds, is_of_chat=place.chat_id < 0) from None
-
-    def _note_gone(self, chat_id: int) -> None:
-        if len(self._gone) >= GONE_MAX:
-            self._gone.pop()  # it is tried once more, and refused once more
-        self._gone.add(chat_id)
 
     async def typing(self, chat: str, *, on: bool) -> None:
         """Show that the agent writes. The sign goes by itself, with the next message or after five seconds."""
@@ -179,18 +176,15 @@ class TelegramChannel:
         await self._wire.close()
 
     async def fetch(self, file: RemoteFile, *, bytes_max: int) -> bytes:
-        """Return a file. TooLarge when it is, NotFound when it is gone."""
         return await self._wire.download(file.reference, bytes_max=bytes_max)
 
     async def _post(self, place: TelegramPlace, post: Post) -> str:
-        captioned = post.files and utf16_units(post.markdown) <= CAPTION_UNITS_MAX
-        if not captioned:
+        others = post.files
+        if others and utf16_units(post.markdown) <= CAPTION_UNITS_MAX:
+            receipt = await self._show(place, others[0], post.markdown)
+            others = others[1:]
+        else:
             receipt = await self._say(place, post)
-            for file in post.files:
-                await self._rest(place, file)
-            return receipt
-        first, *others = post.files
-        receipt = await self._show(place, first, post.markdown)
         for file in others:
             await self._rest(place, file)
         return receipt
@@ -205,7 +199,6 @@ class TelegramChannel:
         if post.reply_to:
             answered = message_of(post.reply_to).topic_id
             options["reply_parameters"] = ReplyParameters(answered, allow_sending_without_reply=True)
-
         if post.choices:
             buttons = [[InlineKeyboardButton(each.label, callback_data=each.id)] for each in post.choices]
             options["reply_markup"] = InlineKeyboardMarkup(buttons)
@@ -234,8 +227,7 @@ class TelegramChannel:
             if not is_photo:
                 raise
             # Too long, too wide, or not a picture after all.
-            plain = LocalFile(data=file.data, name=file.name)
-            return await self._show(place, plain, caption)
+            return await self._show(place, LocalFile(data=file.data, name=file.name), caption)
 
     async def _rest(self, place: TelegramPlace, file: LocalFile) -> None:
         """Show what belongs to a post that is partly shown: it can no longer be said that nothing was."""

@@ -175,11 +175,7 @@ def link(token: Token, tokens: Sequence[Token], place: int) -> str:
     opening = markup.opening_link(tokens, place) if token.type == "link_close" else token
     address = str(opening.attrGet("src" if token.type == "image" else "href") or "") if opening else ""
     is_allowed = markup.is_allowed(address)
-    begin, end = (opened(address), "</a>") if is_allowed else ("", f" ({words(address)})")
+    begin, end = (f'<a href="{escape(address)}">', "</a>") if is_allowed else ("", f" ({words(address)})")
     if token.type == "image":
         return f"{begin}{escape(token.content or address, quote=False)}{end}"
     return begin if token.type == "link_open" else end
-
-
-def opened(address: str) -> str:
-    return f'<a href="{escape(address)}">'

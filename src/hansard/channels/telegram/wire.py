@@ -157,8 +157,6 @@ class TelegramWire:
         """Make one request: ChannelDown when it was surely not made, PostUnknown when its answer did not come."""
         try:
             result = await call(self._open())
-        except asyncio.CancelledError:
-            raise
         except Exception as error:  # noqa: BLE001  # boundary: channel call
             raise self._error_of(error, what) from None
         self.trouble = ""
@@ -166,7 +164,6 @@ class TelegramWire:
 
     async def download(self, file_id: str, *, bytes_max: int) -> bytes:
         """Return a file; TooLarge when it is, NotFound when Telegram does not give it."""
-        what = "fetching a file"
 
         async def fetch(bot: Bot) -> bytes:
             found = await bot.get_file(file_id)
@@ -175,7 +172,7 @@ class TelegramWire:
             return await self._read_file(bot.base_file_url, found.file_path or "", bytes_max)
 
         try:
-            data: bytes = await self.ask(fetch, what)
+            data: bytes = await self.ask(fetch, "fetching a file")
         except PostRefused as error:
             if "too big" in str(error):
                 raise TooLarge("The file is larger than Telegram gives to bots.") from None
