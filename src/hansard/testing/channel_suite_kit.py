@@ -227,16 +227,14 @@ class Scene:
         return any(event.id == event_id for event in self._of(chat))
 
     async def _until(self, done: Callable[[], bool], what: str) -> None:
+        listening = self._listening
         try:
             async with asyncio.timeout(HEAR_SECONDS_MAX), self._changed:
-                await self._changed.wait_for(lambda: done() or self._has_ended())
+                await self._changed.wait_for(lambda: done() or (listening is not None and listening.done()))
         except TimeoutError:
             message = f"{what} did not come in {HEAR_SECONDS_MAX:g} s; received: {self._events[-20:]!r:.2000}"
             raise ContractBroken(message) from None
         require(done(), f"receiving goes on; it ended, before {what}")
-
-    def _has_ended(self) -> bool:
-        return self._listening is not None and self._listening.done()
 
     async def first_batch(self, chat: str) -> Batch:
         """Receive from the cursor until a batch has something of a chat; return that batch, and ask for no other."""

@@ -217,12 +217,11 @@ async def names_tell_no_secret(scene: Scene) -> None:
 @contract("files", Ability.FILES, "fetches")
 async def a_file_arrives_whole(scene: Scene) -> None:
     """A file that a person sends can be fetched byte for byte; a limit below its size and a wrong name are refused."""
-    channel = scene.channel
     chat = await scene.stage.direct()
     await scene.stage.send_file(chat, "curve.bin", DATA)
     (event,) = await scene.hear(chat, 1)
     require_equal([file.name for file in event.files], ["curve.bin"], "names of files")
-    fetching: Fetches = channel  # type: ignore[assignment]  # its capabilities say so
+    fetching: Fetches = scene.channel  # type: ignore[assignment]  # its capabilities say so
     require_equal(await fetching.fetch(event.files[0], bytes_max=len(DATA)), DATA, "the bytes")
     with require_error(TooLarge, "a file above the limit"):
         await fetching.fetch(event.files[0], bytes_max=len(DATA) - 1)

@@ -209,9 +209,7 @@ async def a_command_leads_only_to_sessions_of_its_owner(record: Record) -> None:
     foreign = await record.create_session(id=kit.fresh("foreign"), source="matrix", owner="person:bob")
     command = chat.arrival("/resume", ArrivalKind.COMMAND)
     asked = await record.intake.receive(command, chat.rules)
-
     reply = Message.notice("done", id=reply_id_of(asked.message_id), chat=chat.key)
-
     with kit.require_error(NotFound, "a session of somebody else"):
         await record.intake.conclude(command.origin, foreign.id, reply, "resume")
     kit.require_equal(await chat.leads_to(), here, "the route after that")

@@ -32,11 +32,6 @@ async def converse(record: Record, session_id: str, replies: int = 2) -> None:
             raise RuntimeError
 
 
-def remaining(items: list[kit.Item], start: int) -> tuple[list[int], dict[str, str]]:
-    """Return what a follower that stopped after `start` items has yet to be given."""
-    return kit.summary(items[start:])
-
-
 @kit.session_contract("follow")
 async def everything_is_given_once_and_in_order(record: Record, session_id: str) -> None:
     """From the start: every entry, each message's bytes, the opening before and the seal after its chunks."""
@@ -76,7 +71,7 @@ async def reconnecting_loses_and_repeats_nothing(record: Record, session_id: str
     for number, item in enumerate(items[:-1], start=1):
         kit.require(isinstance(item.position, str), "a position is text")
         rest = await kit.follow_until(record, session_id, kit.reached(head), after=item.position)
-        kit.require_equal(kit.summary(rest), remaining(items, number), f"the rest after {item.position!r}")
+        kit.require_equal(kit.summary(rest), kit.summary(items[number:]), f"the rest after {item.position!r}")
     kit.require_equal(items[-1].position, str(head), "the position of the last entry")
 
 
@@ -162,7 +157,7 @@ async def a_fork_is_followed_from_its_beginning(record: Record, parent: str) -> 
     kit.require_equal({item.session_id for item in items if isinstance(item, Entry)}, {child.id}, "the session")
     for number, item in enumerate(items[:-1], start=1):
         rest = await kit.follow_until(record, child.id, kit.reached(head), after=item.position)
-        kit.require_equal(kit.summary(rest), remaining(items, number), f"the rest after {item.position!r}")
+        kit.require_equal(kit.summary(rest), kit.summary(items[number:]), f"the rest after {item.position!r}")
 
 
 @kit.session_contract("follow")
