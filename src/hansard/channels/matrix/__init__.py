@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from hansard.channels.matrix.account import Account
 from hansard.channels.matrix.channel import MatrixChannel
@@ -25,11 +24,6 @@ from hansard.channels.matrix.identity import Secrets
 from hansard.channels.matrix.receiving import MatrixTiming
 
 __all__ = ["MatrixChannel", "MatrixTiming", "open_matrix"]
-
-PASSWORD: Final = "HANSARD_MATRIX_PASSWORD"  # noqa: S105  # the variable's name
-TOKEN: Final = "HANSARD_MATRIX_TOKEN"  # noqa: S105  # the variable's name
-RECOVERY_KEY: Final = "HANSARD_MATRIX_RECOVERY_KEY"
-NEW_IDENTITY: Final = "HANSARD_MATRIX_NEW_IDENTITY"
 
 
 def open_matrix(
@@ -40,11 +34,11 @@ def open_matrix(
         home,
         homeserver=homeserver,
         user_id=user_id,
-        token=environment.get(TOKEN, ""),
+        token=environment.get("HANSARD_MATRIX_TOKEN", ""),
         given=Secrets(
-            password=environment.get(PASSWORD, ""),
-            recovery_key=environment.get(RECOVERY_KEY, ""),
-            wants_new_identity=environment.get(NEW_IDENTITY, "").lower() in {"1", "yes", "true"},
+            password=environment.get("HANSARD_MATRIX_PASSWORD", ""),
+            recovery_key=environment.get("HANSARD_MATRIX_RECOVERY_KEY", ""),
+            wants_new_identity=environment.get("HANSARD_MATRIX_NEW_IDENTITY", "").lower() in {"1", "yes", "true"},
         ),
     )
     return MatrixChannel(account, pace)

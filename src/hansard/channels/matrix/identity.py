@@ -136,7 +136,11 @@ class Signer:
             if seeds is None:
                 return NO_SEEDS.format(user=self._user_id)
         if seeds is None:
-            seeds = self._created()
+            seeds = CrossSigningSeeds(**{usage: encode(secrets.token_bytes(32)) for usage in USAGES})
+            if not self._keeping.recovery_key():
+                new_key = secrets.token_bytes(secret_storage.KEY_BYTES)
+                self._keeping.keep_recovery_key(secret_storage.recovery_text(new_key))
+            self._keeping.keep_seeds(seeds)
         identity = Identity.of(seeds)
         if published and published != identity.master.public and not self._given.wants_new_identity:
             return OTHER_MASTER.format(user=self._user_id)
@@ -146,13 +150,6 @@ class Signer:
         await self._sign(identity, own)
         await self._store(seeds)
         return ""
-
-    def _created(self) -> CrossSigningSeeds:
-        seeds = CrossSigningSeeds(**{usage: encode(secrets.token_bytes(32)) for usage in USAGES})
-        if not self._keeping.recovery_key():
-            self._keeping.keep_recovery_key(secret_storage.recovery_text(secrets.token_bytes(secret_storage.KEY_BYTES)))
-        self._keeping.keep_seeds(seeds)
-        return seeds
 
     async def _publish(self, identity: Identity) -> None:
         """Upload the public keys. Homeservers ask for the password, at the latest when keys are replaced."""

@@ -174,7 +174,6 @@ class MatrixWire:
         """Read a file; TooLarge once it is seen to be larger. What is not a file is returned as an answer."""
         import aiohttp
 
-        what = "fetching a file"
         timeout = aiohttp.ClientTimeout(total=MEDIA_SECONDS_MAX, sock_connect=CONNECT_SECONDS_MAX, sock_read=60.0)
         try:
             async with self._open().get(
@@ -195,7 +194,7 @@ class MatrixWire:
                         raise TooLarge(f"The file has more than {bytes_max} bytes, which is the limit.")
                 return bytes(read)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ChannelDown(f"{what}: {reason(error)}") from error
+            raise ChannelDown(f"fetching a file: {reason(error)}") from error
 
     async def close(self) -> None:
         if self._session is not None:

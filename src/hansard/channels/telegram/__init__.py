@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from hansard.channels.telegram.channel import TelegramChannel
 from hansard.channels.telegram.keeping import Leaving, Places, read_token
@@ -21,12 +20,10 @@ from hansard.channels.telegram.wire import TelegramWire
 
 __all__ = ["TelegramChannel", "TelegramTiming", "open_telegram"]
 
-TOKEN: Final = "HANSARD_TELEGRAM_TOKEN"  # noqa: S105  # the variable's name
-
 
 def open_telegram(
     home: Path, environment: Mapping[str, str], *, base_url: str, pace: TelegramTiming | None = None
 ) -> TelegramChannel:
     """Make the channel of a bot. The Bot API at `base_url`, which may be down, is not asked yet."""
-    token = read_token(home, environment.get(TOKEN, ""))
+    token = read_token(home, environment.get("HANSARD_TELEGRAM_TOKEN", ""))
     return TelegramChannel(token, TelegramWire(token, base_url), Places(home), Leaving(home), pace)
