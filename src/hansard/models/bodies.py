@@ -226,9 +226,8 @@ def model_parts(said: AssistantSaid) -> list[Json]:
 
 def response_part(result: ToolResult, name: str) -> Json:
     key = "output" if result.outcome is ToolOutcome.OK else "error"
-    return {
-        "function_response": {"name": name, "id": result.call_id, "response": {key: filled(result.text, NO_OUTPUT)}}
-    }
+    response = {"name": name, "id": result.call_id, "response": {key: filled(result.text, NO_OUTPUT)}}
+    return {"function_response": response}
 
 
 def signed(signature: bytes) -> Json:

@@ -189,8 +189,7 @@ class DemoModel:
             return CLOSED
         key = secrets.token_hex(16)
         try:
-            files = find_demo(self._folder)
-            if files is None:
+            if (files := find_demo(self._folder)) is None:
                 return NOT_INSTALLED
             process = launch(files, self._folder, key)
         except OSError as error:

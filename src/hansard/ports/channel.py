@@ -194,11 +194,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """How often the sign that the agent writes has to be given again."""
 
     def size(self, text: str) -> int:
-        """Return how long the platform finds a text."""
         return len(text.encode()) if self.text_unit is TextUnit.BYTES else utf16_units(text)
 
     def edit_seconds(self, chat: str) -> float:
-        """Return the shortest pause between two edits in a chat."""
         return max([self.edit_seconds_min, *(pause for prefix, pause in self.slower_chats if chat.startswith(prefix))])
 
 

@@ -186,9 +186,8 @@ async def too_large_is_refused_before_anything_is_written(record: Record, sessio
         await record.set_title(session_id, "x" * (limits.TITLE_CHARACTERS_MAX + 1))
     with kit.require_error(TooLarge, "an owner"):
         await record.create_session(source="x", owner="x" * (limits.NAME_CHARACTERS_MAX + 1))
-    many = [(session_id, Message.user("x"))] * (limits.UNIT_ENTRIES_MAX + 1)
     with kit.require_error(TooLarge, "entries of one call"):
-        await record.accept(many)
+        await record.accept([(session_id, Message.user("x"))] * (limits.UNIT_ENTRIES_MAX + 1))
     kit.require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
     await record.append(session_id, Message.user("next"))
 
