@@ -18,8 +18,8 @@ from hansard.domain.access import (
     Standing,
     is_same_owner,
     may,
-    may_be_shown_code,
     may_see,
+    may_show_pairing_code,
     may_try_code,
     new_code,
     read_code,
@@ -94,8 +94,8 @@ EVE = Access(
 )
 def test_when_a_code_is_shown(known: Access | None, asked: Pace, *, shown: bool) -> None:
     """One at a time, a few a day for one person, a few an hour for all; a clock that was set back locks nobody out."""
-    assert may_be_shown_code(known, asked, Pace(), PAIRING, NOW) == shown
-    assert not may_be_shown_code(known, asked, Pace(), msgspec.structs.replace(PAIRING, enabled=False), NOW)
+    assert may_show_pairing_code(known, asked, Pace(), PAIRING, NOW) == shown
+    assert not may_show_pairing_code(known, asked, Pace(), msgspec.structs.replace(PAIRING, enabled=False), NOW)
 
 
 def test_wrong_codes_are_counted() -> None:

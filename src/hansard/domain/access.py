@@ -335,7 +335,7 @@ def stranger_source(channel: str, identity: str, chat: str = "") -> str:
     return f"{channel} {server or chat or identity}"
 
 
-def may_be_shown_code(known: Access | None, asked: Pace, near: Pace, pairing: Pairing, now: int) -> bool:
+def may_show_pairing_code(known: Access | None, asked: Pace, near: Pace, pairing: Pairing, now: int) -> bool:
     """Return whether a stranger is shown a code now: one at a time, a few a day, and not too many strangers at once.
 
     `asked` counts the codes of everybody, `near` those of the same source.

@@ -111,7 +111,7 @@ def is_person(owner: str) -> bool:
     return owner.startswith(PERSON_PREFIX)
 
 
-def may_be_shown(shown: Pace, now: int) -> bool:
+def may_show_code(shown: Pace, now: int) -> bool:
     return shown.within(now, HOUR_MICROSECONDS) < CODES_PER_HOUR_MAX
 
 

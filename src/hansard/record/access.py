@@ -19,7 +19,7 @@ from hansard.domain.access import (
     Action,
     Grant,
     may,
-    may_be_shown_code,
+    may_show_pairing_code,
     may_try_code,
     new_code,
     read_code,
@@ -147,7 +147,7 @@ def give_code(tx: Transaction, channel: str, identity: str, chat: str, rules: In
     now = tx.clock.now_microseconds()
     known = find_access(tx, channel, identity)
     source = stranger_source(channel, identity, chat)
-    if not may_be_shown_code(known, read_pace(tx, "asked"), read_pace(tx, f"asked {source}"), rules.pairing, now):
+    if not may_show_pairing_code(known, read_pace(tx, "asked"), read_pace(tx, f"asked {source}"), rules.pairing, now):
         return ""
     code = new_code()
     while tx.row(SQL.find_access_by_code, (code,)) is not None:

@@ -16,7 +16,7 @@ from hansard.domain.access import HOUR_MICROSECONDS, MINUTE_MICROSECONDS, Pace, 
 from hansard.domain.chats import identity_of
 from hansard.domain.ids import HOME_JOURNAL, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX
-from hansard.domain.people import CIRCLE_MAX, CODE_MINUTES, Circle, Code, is_person, may_be_shown, may_try, named
+from hansard.domain.people import CIRCLE_MAX, CODE_MINUTES, Circle, Code, is_person, may_show_code, may_try, named
 from hansard.domain.settings import Person
 from hansard.domain.text import clean_name
 from hansard.errors import InvalidInput, NotFound
@@ -206,7 +206,7 @@ def names_of(tx: Transaction, owners: tuple[str, ...]) -> set[str]:
 def show_code(tx: Transaction, owner: str, identity: str, chat: str) -> Code:
     """Show a person a new code; it takes the place of one that they were shown before."""
     now = tx.clock.now_microseconds()
-    if not may_be_shown(read_pace(tx, f"link shown {owner}"), now):
+    if not may_show_code(read_pace(tx, f"link shown {owner}"), now):
         raise InvalidInput(TOO_MANY_CODES)
     code = new_code()
     while tx.row(SQL.find_link_code, (code,)) is not None:
