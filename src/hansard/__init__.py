@@ -27,7 +27,8 @@ Nothing in the program can talk to a person. It can only append to the record, a
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+
+TYPE_CHECKING = False  # as `typing` has it, which would be imported before Ctrl-C is taken care of
 
 if TYPE_CHECKING:
     from hansard.domain.arrivals import Cursor, Intake

@@ -13,7 +13,7 @@ from hansard.cli.process import COMMANDS, TALKS
 PLATFORMS = {"nio", "aiohttp", "vodozemac", "telegram", "httpx", "mcp", "google"}
 PROGRAM = """
 import json, sys
-from hansard.cli.process import load
+from hansard.cli import load
 load(sys.argv[1])
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """

@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -54,6 +55,8 @@ def hide_environment(home: Path, *, may_start_programs: bool = False) -> None:
     if (reading := fill_pipe(moved)) is None:
         return
     clean[ENVIRONMENT_PIPE.encode()] = str(reading).encode()
+    # A Ctrl-C from here on waits until the new program can take care of it (`take_environment`).
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], clean)  # noqa: S606 - this very program again
 
 
@@ -87,6 +90,7 @@ def take_environment() -> None:
     number = os.environ.pop(ENVIRONMENT_PIPE, None)
     if number is None or not number.isdigit():
         return
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     hide_memory()
     try:
         with os.fdopen(int(number), "rb") as pipe:

@@ -9,3 +9,43 @@
 
 Slash commands such as `/new` are `hansard.intake.commands`: they are the same in a terminal and in chats.
 """
+
+from __future__ import annotations
+
+import os
+import signal
+from importlib import import_module
+
+TYPE_CHECKING = False  # as `typing` has it, which would be imported before Ctrl-C is taken care of
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
+
+def start() -> None:
+    """Run the command that this process was started for. Ctrl-C is taken care of before anything else is imported."""
+    end_at_interrupt()
+    load("hansard.cli.main").main()
+
+
+def end_at_interrupt() -> None:
+    """Let Ctrl-C end this process at once, unless whoever started it wants it ignored.
+
+    Python's own way is an exception at any line of any import, which some swallow and others show as a traceback.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, end_process)
+
+
+def end_process(number: int, frame: FrameType | None) -> None:
+    """End as a kill would, which the record survives."""
+    del frame
+    try:  # noqa: SIM105 - contextlib would be one more import before Ctrl-C is taken care of
+        os.write(2, b"hansard: interrupted\n")
+    except OSError:
+        pass
+    os._exit(128 + number)
+
+
+def load(module: str) -> Any:  # noqa: ANN401 - a module
+    return import_module(module)

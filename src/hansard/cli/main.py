@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from hansard.app import ENVIRONMENT_PIPE
+from hansard.cli import end_at_interrupt, load
 from hansard.cli.process import (
     COMMANDS,
     EXIT_COULD_NOT_RUN,
@@ -21,7 +22,6 @@ from hansard.cli.process import (
     TALKS,
     Options,
     fill_standard_streams,
-    load,
     silence_stdout,
 )
 from hansard.errors import HansardError, InvalidInput, OutputClosed
@@ -149,6 +149,8 @@ def way_to_talk(options: Options) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; errors say what happened, what is safe and what to do."""
+    if arguments is None:
+        end_at_interrupt()
     is_new = ENVIRONMENT_PIPE in os.environ
     if is_new:
         load(PARTS["secrecy"]).take_environment()

@@ -13,7 +13,8 @@ from typing import Any, Final, Self
 import click
 import msgspec
 
-from hansard.cli.process import PARTS, load
+from hansard.cli import load
+from hansard.cli.process import PARTS
 from hansard.cli.terminal.text import safe, safe_json
 from hansard.domain.settings import Colour
 

@@ -8,9 +8,8 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 import msgspec
 
@@ -119,6 +118,7 @@ async def _run(main: Callable[[], Coroutine[None, None, int]], signals: tuple[si
     leaving: list[asyncio.TimerHandle] = []
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(main())
+    at_interrupt = signal.getsignal(signal.SIGINT)
 
     def end(number: signal.Signals) -> None:
         received.append(number)
@@ -137,6 +137,7 @@ async def _run(main: Callable[[], Coroutine[None, None, int]], signals: tuple[si
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
+        signal.signal(signal.SIGINT, at_interrupt)  # the loop has put Python's own in its place
         for timer in leaving:
             timer.cancel()
 
@@ -173,10 +174,6 @@ PARTS: Final = {
     "secrecy": "hansard.app.secrecy",
 }
 """Parts of commands that only some of their calls need."""
-
-
-def load(module: str) -> Any:  # noqa: ANN401 - a module
-    return import_module(module)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

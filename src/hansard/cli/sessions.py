@@ -13,9 +13,10 @@ from typing import Any
 import click
 import msgspec
 
+from hansard.cli import load
 from hansard.cli.existing import existing, reading
 from hansard.cli.printing import WholeNumber, counted, examples, faint, stdout_json, stdout_line, takes_json
-from hansard.cli.process import EXIT_DONE, EXIT_FAILED, PARTS, load, run
+from hansard.cli.process import EXIT_DONE, EXIT_FAILED, PARTS, run
 from hansard.cli.terminal.text import cells, cut, safe_line
 from hansard.domain.sessions import Session, SessionState
 from hansard.domain.text import shorten

@@ -30,8 +30,9 @@ from pathlib import Path
 from subprocess import DEVNULL, CompletedProcess, Popen
 from typing import NoReturn
 
+from hansard.cli import load
 from hansard.cli.main import main
-from hansard.cli.process import COMMANDS, PARTS, TALKS, load
+from hansard.cli.process import COMMANDS, PARTS, TALKS
 from hansard.models.clients import STYLES
 from hansard.models.pydantic import preload
 

@@ -42,7 +42,7 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
-from hansard.cli.process import load
+from hansard.cli import load
 from hansard.cli.terminal.completion import Completion, Suggestions
 from hansard.cli.terminal.plain import is_dumb, reflows, run_plain
 from hansard.cli.terminal.text import STYLED, cut, safe_line, tail_rows

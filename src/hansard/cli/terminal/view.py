@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from hansard.cli.process import load
+from hansard.cli import load
 from hansard.cli.terminal.blocks import Block, Pen, Splitter
 from hansard.cli.terminal.render import Renderer
 from hansard.cli.terminal.text import cut, safe, safe_line, wrap
