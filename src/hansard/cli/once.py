@@ -10,20 +10,23 @@ import click
 import msgspec
 
 from hansard.app.wiring import App
-from hansard.cli.process import EXIT_DONE, EXIT_FAILED, Options, run, silence_stdout
-from hansard.cli.talk import SOURCE, attach, find_session, opened, owner_of
+from hansard.cli.process import EXIT_COULD_NOT_RUN, EXIT_DONE, EXIT_FAILED, Options, run, silence_stdout
+from hansard.cli.talk import SOURCE, attach, find_session, opened, owner_of, report_to_stderr
 from hansard.cli.terminal.text import safe, safe_json
 from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.domain.messages import Message, Role, Text
-from hansard.domain.sessions import TurnState
-from hansard.errors import InvalidInput, TooLarge
-from hansard.intake.speak import busy_of, speak
+from hansard.domain.sessions import TURN_ENDS, TurnState
+from hansard.errors import HansardError, InvalidInput, TooLarge
+from hansard.intake.speak import Spoken, busy_of, speak
 from hansard.record.messages.entries import Chunk, Entry, MessageAdded, MessageOpened
 from hansard.record.turns.entries import TurnEnded
+from hansard.tasks import wait_for_first
 
 DEMO_ANSWERED = (
     "hansard: answered by the small demo model, which knows little. `hansard models` shows how to use another."
 )
+
+NOT_ANSWERED = "the question is recorded and was not answered. When the cause is gone, `hansard -r {id}` answers it."
 
 EXIT_READER_GONE = 141
 """As a shell reports a program that was ended by a closed pipe."""
@@ -91,11 +94,31 @@ def line_of(item: Entry | Chunk) -> bytes:
     return msgspec.json.encode(fields) + b"\n"
 
 
-async def answer(app: App, session_id: str, question: Message, output: Output) -> int:
-    """Ask, and show the answer until the turn that gives it has ended."""
+async def answer(app: App, session_id: str, question: Message, output: Output, stuck: asyncio.Event) -> int:
+    """Ask, and show the answer until the turn that gives it has ended, or cannot be run."""
     busy = await busy_of(app.record, session_id, app.settings.busy)
     spoken = await speak(app.record, session_id, [question], busy)
     app.runner.wake(session_id, spoken.turn_id)
+    showing = asyncio.create_task(show_answer(app, session_id, spoken, output))
+    await wait_for_first(showing, asyncio.create_task(wait_until_stuck(app, spoken.turn_id, stuck)))
+    if not showing.cancelled():
+        return showing.result()
+    click.echo(f"hansard: {NOT_ANSWERED.format(id=session_id)}", err=True)
+    return EXIT_COULD_NOT_RUN
+
+
+async def wait_until_stuck(app: App, turn_id: str, stuck: asyncio.Event) -> None:
+    """Wait until the record could not be written for a whole patience, or nobody runs the turn any more."""
+    stopped = asyncio.create_task(app.runner.idle())
+    told = asyncio.create_task(stuck.wait())
+    await wait_for_first(stopped, told)
+    turn = await app.record.turns.find(turn_id)
+    is_elsewhere = turn is not None and turn.state is TurnState.RUNNING and turn.owner != app.record.store.owner
+    if not stuck.is_set() and (is_elsewhere or (turn is not None and turn.state in TURN_ENDS)):
+        await stuck.wait()  # another process runs it, or it has ended and is just shown to its end
+
+
+async def show_answer(app: App, session_id: str, spoken: Spoken, output: Output) -> int:
     own: set[str] = set()
     async with aclosing(app.record.follow(session_id, spoken.after)) as items:
         async for item in items:
@@ -115,7 +138,14 @@ async def answer(app: App, session_id: str, question: Message, output: Output) -
 
 async def once(options: Options, question: str) -> int:
     output = Output(json=options.json)
-    async with opened(options) as app:
+    stuck = asyncio.Event()
+
+    def report(session_id: str, error: BaseException) -> None:
+        report_to_stderr(session_id, error)
+        if isinstance(error, HansardError) and error.retryable:
+            stuck.set()
+
+    async with opened(options, report) as app:
         unnamed = app.settings.model is None
         if options.resume == "":
             raise InvalidInput("name the session to resume: hansard -r ID -p TEXT")
@@ -125,7 +155,8 @@ async def once(options: Options, question: str) -> int:
         else:
             session_id = (await app.record.create_session(source=SOURCE, owner=owner_of(app))).id
         try:
-            code = await answer(app, session_id, Message.user([Text(question), *files], author=owner_of(app)), output)
+            said = Message.user([Text(question), *files], author=owner_of(app))
+            code = await answer(app, session_id, said, output, stuck)
             if unnamed and app.models.name == "demo":
                 click.echo(DEMO_ANSWERED, err=True)
             return code  # noqa: TRY300 - the pipe may break at the last word
