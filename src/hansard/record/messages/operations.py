@@ -18,7 +18,7 @@ from hansard.domain.ids import HOME_JOURNAL, check_entry_id, check_session_id, n
 from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX
 from hansard.domain.messages import Message, Part, Role, Status, clean_part
 from hansard.domain.sessions import SessionState, TurnState
-from hansard.domain.text import clean_name
+from hansard.domain.text import clean_name, read_state
 from hansard.errors import InvalidInput, LeaseHeld, NotFound
 from hansard.journal.backend import IdTakenError, Reads
 from hansard.journal.calls import Caller
@@ -59,14 +59,16 @@ class Offered(NamedTuple):
 
 def offer(message: Message) -> Offered:
     """Return a message as it can be recorded, or refuse it before anything is written."""
-    if not isinstance(message, Message) or message.role not in Role:
+    role = read_state(Role, message.role) if isinstance(message, Message) else None
+    if role is None:
         raise InvalidInput("append takes a Message: Message.user(…), Message.assistant(…)")
-    if message.status == Status.OPEN:
+    status = read_state(Status, message.status) or Status.COMPLETE
+    if status == Status.OPEN:
         raise InvalidInput("an open message is streamed in a turn: turn.reply()")
     body = MessageAdded(
-        role=message.role,
+        role=role,
         parts=tuple([clean_part(part) for part in message.parts]),
-        status=message.status,
+        status=status,
         said_at=message.at_microseconds,
         author=clean_name(message.author, "an author", NAME_CHARACTERS_MAX) if message.author else "",
         chat=clean_name(message.chat, "a chat", NAME_CHARACTERS_MAX) if message.chat else "",
