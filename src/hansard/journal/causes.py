@@ -58,6 +58,9 @@ class CauseWords(NamedTuple):
 
 
 SAFE: Final = "What was recorded is safe"
+SAFE_AND_READABLE: Final = f"{SAFE} and can be read"
+NOTHING: Final = "Nothing is recorded in this home yet"
+"""In place of the others, where it is so."""
 
 WORDS: Final[dict[Cause, CauseWords]] = {
     Cause.NOT_PERMITTED: CauseWords(
@@ -67,21 +70,20 @@ WORDS: Final[dict[Cause, CauseWords]] = {
     ),
     Cause.READ_ONLY: CauseWords(
         "the disk is mounted read-only",
-        f"{SAFE} and can be read. To write, mount the disk writable or choose another home (--home).",
+        f"{SAFE_AND_READABLE}. To write, mount the disk writable or choose another home (--home).",
     ),
     Cause.DISK_FULL: CauseWords(
         "the disk is full",
-        f"{SAFE} and can be read. Free some space and try again; a Hansard that is running goes on by itself.",
+        f"{SAFE_AND_READABLE}. Free some space and try again; a Hansard that is running goes on by itself.",
     ),
     Cause.QUOTA: CauseWords(
         "this user's disk quota is used up",
-        f"{SAFE} and can be read. Free some space or raise the quota, then try again; "
+        f"{SAFE_AND_READABLE}. Free some space or raise the quota, then try again; "
         "a Hansard that is running goes on by itself.",
     ),
     Cause.SIZE_LIMIT: CauseWords(
         "a file has reached the size that this process may write",
-        f"{SAFE} and can be read. Raise the limit (`ulimit -f`, or LimitFSIZE in a systemd unit) "
-        "and start Hansard again.",
+        f"{SAFE_AND_READABLE}. Raise the limit (`ulimit -f`, or LimitFSIZE in a systemd unit) and start Hansard again.",
     ),
     Cause.TOO_MANY_FILES: CauseWords(
         "too many files are open",

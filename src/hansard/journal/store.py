@@ -22,7 +22,7 @@ import msgspec
 
 from hansard.errors import HansardError, RecordMigrated, RecordUnavailable, UsedAfterFork
 from hansard.journal.backend import Backend, ReadBackend, Reads
-from hansard.journal.causes import Cause, explain, explain_delay, framed
+from hansard.journal.causes import NOTHING, SAFE, SAFE_AND_READABLE, Cause, explain, explain_delay, framed
 from hansard.journal.concepts import Companion, EndLost, Schema
 from hansard.journal.files import make_folder
 from hansard.journal.follow import Followers
@@ -304,6 +304,30 @@ def open_store(
 ) -> Store:
     """Return the store of a home, opening it when this process has not yet. Blocking."""
     home = home_at(path)
+    is_new = holds_nothing(home)
+    try:
+        return _open_store(home, schema, wiring, patience_seconds, opening)
+    except HansardError as error:
+        if is_new:
+            error.hint = error.hint.replace(SAFE_AND_READABLE, NOTHING).replace(SAFE, NOTHING)
+        raise
+
+
+def holds_nothing(home: Path) -> bool:
+    """Whether neither leg of a record has begun in this home; false where that cannot be seen."""
+    try:
+        if any((home / leg).stat().st_size for leg in ("state.db", "home.jsonl") if (home / leg).exists()):
+            return False
+        return not any((home / "sessions").iterdir())
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _open_store(
+    home: Path, schema: Schema, wiring: Wiring, patience_seconds: float, opening: StoreOpening | None
+) -> Store:
     try:
         make_folder(str(home))
         seen = os.stat(home)
@@ -328,6 +352,7 @@ def _fill_slot(slot: Slot, home: Path, schema: Schema, wiring: Wiring, patience_
     try:
         store = Store(SqliteBackend(home, schema, wiring.clock, wiring.reach), wiring)
     except OSError as error:
+        error.filename = error.filename or str(home)
         raise cannot_open(home, explain(error)) from error
     slot.store = store
     with ExitStack() as stack:
