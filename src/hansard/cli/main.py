@@ -71,7 +71,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--home",
-    type=click.Path(path_type=Path, readable=False),
+    type=click.Path(readable=False),
     help="Where the record lives; $HANSARD_HOME or ~/.hansard.",
 )
 @click.option(
@@ -96,9 +96,11 @@ class Commands(click.Group):
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.version_option(package_name="hansard", message="hansard %(version)s")
 @click.pass_context
-def cli(ctx: click.Context, /, home: Path | None, **given: Any) -> None:  # noqa: ANN401 - click's values
+def cli(ctx: click.Context, /, home: str | None, **given: Any) -> None:  # noqa: ANN401 - click's values
     """Talk to an agent whose record never loses a word that anyone was shown."""
-    options = Options(home=usable(home or Path(os.environ.get("HANSARD_HOME") or "~/.hansard")), **given)
+    if home == "":
+        raise click.UsageError("--home is empty: give a path, or leave it out.")
+    options = Options(home=usable(Path(home or os.environ.get("HANSARD_HOME") or "~/.hansard")), **given)
     start = ctx.obj if isinstance(ctx.obj, ProcessStart) else ProcessStart(is_output_closed=False, is_own=False)
     if start.is_output_closed and ctx.invoked_subcommand != NEEDS_NO_OUTPUT:
         raise OutputClosed("standard output is closed, so nothing could be shown")
