@@ -141,7 +141,6 @@ class StaleLease(HansardError):
     hint = "Stop this turn. What it had recorded is kept; another holder goes on."
 
     def __init__(self, message: str, holder: str = "") -> None:
-        """Keep who holds the session now; empty when nobody does."""
         super().__init__(message)
         self.holder = holder
 
@@ -204,7 +203,6 @@ class LogUnwritable(RecordUnavailable):
     hint = "What was recorded is safe, and other sessions go on. Make the file that the message names writable again."
 
     def __init__(self, message: str, name: str = "") -> None:
-        """Keep the file's name below the home, and whether it could not even be read."""
         super().__init__(message)
         self.name = name
         self.is_unread = False
@@ -307,7 +305,6 @@ class ChannelBusy(ChannelError):
     hint = "Nothing to do: it is tried again after the time that the platform asked for."
 
     def __init__(self, message: str, seconds: float = 1.0, *, is_of_chat: bool = False) -> None:
-        """Keep how long to wait, and whether that is about one chat only."""
         super().__init__(message)
         self.seconds = seconds
         self.is_of_chat = is_of_chat
