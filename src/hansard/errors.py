@@ -270,10 +270,7 @@ class PastMissing(RecordRefused):
 class LegsMixed(RecordRefused):
     """The database and the logs belong to two different homes. Nothing was written."""
 
-    hint = (
-        "Move one of the two away, as the message says: what the other one holds is read. "
-        "What was moved is kept where you move it."
-    )
+    hint = "Move one of the two away, as the message says, and keep it: what the other one holds is then read."
 
 
 MUST_END = (RecordMigrated, HomeMoved, GatewayRuns)

@@ -223,7 +223,7 @@ async def test_a_database_of_another_home_is_refused(home: Path, tmp_path: Path,
     cp(other / "state.db", home / "state.db")
     with pytest.raises(LegsMixed, match=r"move state\.db.*move home\.jsonl and sessions/") as caught:
         await found(home)
-    assert "what the other one holds is read" in caught.value.hint
+    assert "what the other one holds is then read" in caught.value.hint
     assert log_of(home).read_bytes() == before
     if move == "logs":
         (home / "home.jsonl").unlink()
