@@ -93,7 +93,7 @@ class ConfigInvalid(InvalidInput):
 class HomeUnsafe(ConfigInvalid):
     """Others can change the home or its settings, or read its keys; nothing was written."""
 
-    hint = "Run the command that the message names. Commands that only read work meanwhile."
+    hint = "Do what the message names. Commands that only read work meanwhile."
 
 
 class IdConflict(HansardError):

@@ -21,7 +21,7 @@ import click
 from hansard.app.config import load_config
 from hansard.app.home_files import check_modes
 from hansard.app.wiring import App, open_app
-from hansard.cli.existing import check_place
+from hansard.cli.existing import check_place, check_record
 from hansard.cli.printing import Meter
 from hansard.cli.process import Options
 from hansard.cli.terminal.text import ID_ENDING_CHARACTERS, safe_line
@@ -104,6 +104,8 @@ async def opened(
     """Open what a talk needs, and begin to get the model ready."""
     check_place(options.home)
     check_modes(options.home)
+    if options.resume:
+        check_record(options.home)
     settings = load_config(options.home, os.environ, options.settings).settings
     telling = asyncio.get_running_loop().call_later(TELL_SECONDS, tell_waiting, options.home)
     meter = Meter()

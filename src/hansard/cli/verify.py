@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from hansard.cli.existing import reading, with_record
-from hansard.cli.printing import stdout_json, takes_json
+from hansard.cli.printing import counted, stdout_json, takes_json
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
 
@@ -31,7 +31,7 @@ def command(options: dict[str, Path], *, as_json: bool) -> None:
             click.echo(f"{finding.session_id or 'database'}: {finding.what}: {finding.detail}")
         for note in report.notes:
             click.echo(f"note: {note}")
-        verdict = "everything agrees" if report.ok else f"{len(report.findings)} findings"
+        verdict = "everything agrees" if report.ok else counted(len(report.findings), "finding")
         what = "1 session" if report.sessions == 1 else f"{report.sessions} sessions"
         click.echo(f"{what}, {report.entries} entries: {verdict}")
     sys.exit(EXIT_CLEAN if report.ok else EXIT_FINDINGS)

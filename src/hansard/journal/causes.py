@@ -65,8 +65,7 @@ NOTHING: Final = "Nothing is recorded in this home yet"
 WORDS: Final[dict[Cause, CauseWords]] = {
     Cause.NOT_PERMITTED: CauseWords(
         "permission denied",
-        f"{SAFE}. Give this user the right to read and write that file and its folder, "
-        "or run Hansard as the user who owns the home.",
+        f"{SAFE}. Give that file back to this user (`chown`), or run Hansard as the user who owns the home.",
     ),
     Cause.READ_ONLY: CauseWords(
         "the disk is mounted read-only",
@@ -87,7 +86,7 @@ WORDS: Final[dict[Cause, CauseWords]] = {
     ),
     Cause.TOO_MANY_FILES: CauseWords(
         "too many files are open",
-        f"{SAFE}. Raise the limit (`ulimit -n`, or LimitNOFILE in a systemd unit) and start Hansard again.",
+        f"{SAFE}. Raise the limit (`ulimit -n 1024`, or LimitNOFILE in a systemd unit) and start Hansard again.",
     ),
     Cause.DISK_FAILS: CauseWords(
         "the disk reported an error",
@@ -100,7 +99,7 @@ WORDS: Final[dict[Cause, CauseWords]] = {
     ),
     Cause.NOT_A_FOLDER: CauseWords(
         "a file lies where a folder must be",
-        f"{SAFE}. Move that file away, or give another home (--home), and try again.",
+        f"{SAFE}. Check --home and HANSARD_HOME; move the file away if it should not be there, and try again.",
     ),
     Cause.IS_A_FOLDER: CauseWords(
         "a folder lies where a file must be",
@@ -125,7 +124,7 @@ WORDS: Final[dict[Cause, CauseWords]] = {
     ),
     Cause.LOCK_HOLDER_STOPPED: CauseWords(
         "the process that holds the write lock is stopped",
-        f"{SAFE}. Let that process go on (`kill -CONT`, or `fg` in its shell) or end it, and try again.",
+        f"{SAFE}. Let that process go on (`kill -CONT` and its number, or `fg` in its shell) or `kill -KILL` it.",
     ),
     Cause.DAMAGED: CauseWords(
         "state.db is damaged",
