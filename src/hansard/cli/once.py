@@ -109,9 +109,7 @@ async def answer(app: App, session_id: str, question: Message, output: Output, s
 
 async def wait_until_stuck(app: App, turn_id: str, stuck: asyncio.Event) -> None:
     """Wait until the record could not be written for a whole patience, or nobody runs the turn any more."""
-    stopped = asyncio.create_task(app.runner.idle())
-    told = asyncio.create_task(stuck.wait())
-    await wait_for_first(stopped, told)
+    await wait_for_first(asyncio.create_task(app.runner.idle()), asyncio.create_task(stuck.wait()))
     turn = await app.record.turns.find(turn_id)
     is_elsewhere = turn is not None and turn.state is TurnState.RUNNING and turn.owner != app.record.store.owner
     if not stuck.is_set() and (is_elsewhere or (turn is not None and turn.state in TURN_ENDS)):

@@ -39,6 +39,8 @@ IdTaken = apsw.ConstraintError
 BROKEN: Final = (apsw.IOError, apsw.FullError, apsw.CorruptError)
 """Errors of the whole database. Others concern one statement."""
 
+NOT_TEXT: Final = "a text in it is not UTF-8"
+
 UNCLEAR: Final = (apsw.CantOpenError, apsw.IOError, apsw.ReadOnlyError, apsw.PermissionsError)
 """Errors that have several causes: the files are looked at to find which one."""
 
@@ -111,16 +113,11 @@ def map_error(error: Exception, done: str, database: Path | str = "state.db", *,
 
 
 def fetch(connection: apsw.Connection, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
-    return read_rows(connection.execute, query, bindings)
-
-
-def read_rows(run: Callable[..., Any], query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
-    """Return every row of a query: no cursor stays half read (rule 12). CorruptError: text in it is none."""
+    """Return every row of a query: no cursor stays half read (rule 12)."""
     try:
-        rows: list[Any] = run(query, bindings).fetchall()
+        return connection.execute(query, bindings).fetchall()
     except UnicodeDecodeError as error:
-        raise apsw.CorruptError(f"a text that is not UTF-8: {error}") from error
-    return rows
+        raise apsw.CorruptError(NOT_TEXT) from error
 
 
 def list_journals(connection: apsw.Connection) -> Iterator[tuple[Any, ...]]:

@@ -38,7 +38,7 @@ from hansard.journal.entries import (
     part_name,
     place_mark,
 )
-from hansard.journal.sqlite.connection import SQL, IdTaken, read_rows
+from hansard.journal.sqlite.connection import NOT_TEXT, SQL, IdTaken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -102,11 +102,14 @@ class SqliteGroup:
         return self._number
 
     def rows(self, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
-        return read_rows(self.run, query, bindings)
+        try:
+            rows: list[Any] = self.run(query, bindings).fetchall()
+        except UnicodeDecodeError as error:
+            raise apsw.CorruptError(NOT_TEXT) from error
+        return rows
 
     def row(self, query: str, bindings: tuple[Any, ...] = ()) -> Any:  # noqa: ANN401 - a row of any shape
-        rows = read_rows(self.run, query, bindings)
-        return rows[0] if rows else None
+        return next(iter(self.rows(query, bindings)), None)
 
     # Journals.
 

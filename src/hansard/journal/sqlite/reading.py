@@ -30,6 +30,7 @@ from hansard.journal.causes import Cause, misplaced, tell
 from hansard.journal.concepts import Schema
 from hansard.journal.files import HomeFolder
 from hansard.journal.sqlite.connection import (
+    NOT_TEXT,
     SQL,
     fetch,
     immediate,
@@ -38,7 +39,6 @@ from hansard.journal.sqlite.connection import (
     map_error,
     open_connection,
     open_untouched,
-    read_rows,
 )
 from hansard.journal.sqlite.stamps import does_fit, read_database_file, read_wal_file
 
@@ -54,11 +54,13 @@ class Snapshot:
         self._run = connection.cursor().execute
 
     def rows(self, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
-        return read_rows(self._run, query, bindings)
+        try:
+            return self._run(query, bindings).fetchall()
+        except UnicodeDecodeError as error:
+            raise apsw.CorruptError(NOT_TEXT) from error
 
     def row(self, query: str, bindings: tuple[Any, ...] = ()) -> Any:  # noqa: ANN401 - a row of any shape
-        rows = read_rows(self._run, query, bindings)
-        return rows[0] if rows else None
+        return next(iter(self.rows(query, bindings)), None)
 
 
 SIDES = ("", "-wal", "-shm")
