@@ -173,9 +173,10 @@ class Pen:
         self._waiting += data
 
     async def drain(self) -> None:
-        """Write it."""
+        """Write it. A program that has ended already, or does not read, is no error: its exit code is looked at."""
         data, self._waiting = self._waiting, b""
-        await asyncio.to_thread(self._write, data)
+        with contextlib.suppress(BrokenPipeError):
+            await asyncio.to_thread(self._write, data)
 
     def _write(self, data: bytes) -> None:
         while data:

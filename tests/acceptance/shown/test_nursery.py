@@ -52,12 +52,12 @@ async def both(
     [
         (("--version",), b"", 0),
         (("no-such-command",), b"", 2),
-        (("-r", "nothing", "-p", "hello"), b"", 2),
+        (("-m", "nowhere:nothing", "-p", "hello"), b"", 2),
         (("config",), b"", 0),
         (("-m", "scripted:SCRIPT", "-p", "grüße"), "und 漢字".encode(), 0),
         (("-m", "scripted:SCRIPT"), b"one\ntwo\n", 0),
     ],
-    ids=["version", "wrong", "not there", "config", "once", "lines"],
+    ids=["version", "wrong", "no such model", "config", "once", "lines"],
 )
 async def test_it_says_what_a_started_one_says(
     tmp_path: Path, variables: dict[str, str], arguments: tuple[str, ...], stdin: bytes, code: int

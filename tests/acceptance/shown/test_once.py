@@ -305,11 +305,21 @@ async def test_resume_of_what_is_not_there(ask: Ask, option: str) -> None:
     """A session that does not exist: exit code 2, the error names it, and no session is created in its place."""
     name, _, value = option.partition("=")
     arguments = [name, value] if value else [option]
+    async with Record.open(ask.home):
+        pass
     ended = await ask(ECHO, *arguments, "-p", "q")
     assert (ended.code, ended.output) == (2, b"")
     assert value in ended.errors
     assert ended.errors.startswith("hansard: ")
     assert await ask.sessions() == []
+
+
+async def test_resume_in_a_home_that_is_not_there(ask: Ask) -> None:
+    """A name of a session, and no record: exit code 2, the error names the home, and none is made."""
+    ended = await ask(ECHO, "-r", "talk", "-p", "q")
+    assert (ended.code, ended.output) == (2, b"")
+    assert f"there is no record at {ask.home}" in ended.errors
+    assert not ask.home.exists()
 
 
 @pytest.mark.loss("D13")
