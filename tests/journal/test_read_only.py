@@ -41,6 +41,20 @@ async def read_ids(home: Path) -> list[str]:
         return await ids_of(record)
 
 
+@pytest.mark.drawn(1)  # SQLite waits for ten seconds
+@pytest.mark.parametrize("garbage", [b"\x17" * 32, b"\x17" * 50_000])
+async def test_a_wal_that_is_not_the_one_of_its_index(home: Path, garbage: bytes) -> None:
+    """A process is killed and its WAL overwritten, so the wal-index that it left is of another WAL: logs are read."""
+    with Worker(home) as worker:
+        worker.ask("create", session=SESSION)
+        for id in ("a", "b"):
+            worker.ask("append", session=SESSION, id=id, text="text")
+        worker.kill()
+    with (home / "state.db-wal").open("r+b") as wal:
+        wal.write(garbage)
+    assert await read_ids(home) == ["a", "b"]
+
+
 @pytest.fixture
 def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where this test alone makes temporary files."""

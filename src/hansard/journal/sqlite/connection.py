@@ -207,14 +207,15 @@ def open_connection(
     return connection
 
 
-def open_untouched(path: Path) -> apsw.Connection:
+def open_untouched(path: Path, *, trusts_index: bool = True) -> apsw.Connection:
     """Return a connection that writes nothing: not to the database, not to its WAL, and no file beside it.
 
     Where the wal-index is there, SQLite reads it and takes its locks, so others may write meanwhile. Without one,
-    SQLite cannot keep others out: `is_guarded` tells, and whoever reads looks at the files again afterwards.
+    SQLite cannot keep others out: `is_guarded` tells, and whoever reads looks at the files again afterwards. A
+    wal-index that a kill left behind may be of another WAL: then it is not to be trusted.
     """
     check_sqlite_version()
-    if is_guarded(path):
+    if trusts_index and is_guarded(path):
         way = "readonly_shm=1"
     elif _has_bytes(f"{path}-wal"):
         way = "vfs=unix-none"

@@ -162,6 +162,7 @@ class HomeInspection(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     has_database: bool = True
     is_shared: bool = False
+    trusts_index: bool = True
 
 
 class ReadOpening(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,10 +238,12 @@ def judge(home: Path, files: LogFiles, schema: Schema, since_ns: int | None = No
     except RecordDamaged as error:
         return HomeInspection(why=str(error), has_database=False)
     except apsw.Error as error:
+        trusts_index = any(find_owners(home)) or not isinstance(error, apsw.ProtocolError)
         problem = explain(error, path, writes=False)
-        if problem.cause != Cause.DAMAGED:
+        if trusts_index and problem.cause != Cause.DAMAGED:
             raise cannot_read(home, problem) from error
-        return HomeInspection(why=str(problem))
+        why = str(problem) if trusts_index else "state.db-shm, the index of state.db-wal, is of another WAL"
+        return HomeInspection(why=why, trusts_index=trusts_index)
 
 
 def judge_database(
@@ -272,8 +275,8 @@ def judge_database(
 
 
 @contextmanager
-def untouched(path: Path) -> Iterator[apsw.Connection]:
-    connection = open_untouched(path)
+def untouched(path: Path, *, trusts_index: bool = True) -> Iterator[apsw.Connection]:
+    connection = open_untouched(path, trusts_index=trusts_index)
     try:
         yield connection
     finally:
@@ -307,7 +310,7 @@ def open_copy(
         files, blobs = CopiedFiles(home, folder), FileBlobs(HomeFolder(home))
         if judged.has_database:
             try:
-                with untouched(home / "state.db") as connection:
+                with untouched(home / "state.db", trusts_index=judged.trusts_index) as connection:
                     connection.execute(SQL.vacuum_into, (str(folder / "state.db"),))
             except apsw.FullError as error:
                 raise cannot_copy(home, judged.why, explain(error, folder)) from error
