@@ -63,11 +63,16 @@ async def assert_holds(home: Path, *ids: str, session_ids: tuple[str, ...] = ("o
         await assert_clean(record)
 
 
-def made_line(home: Path, *, id: str = "foreign", kind: str = "", instead: bool = False) -> bytes:
-    """Return a line that continues a log, or that stands for another entry `instead` of its last one."""
+def made_line(home: Path, *, id: str = "foreign", kind: str = "", instead: bool = False, **said: object) -> bytes:
+    """Return a line that continues a log, or that stands for another entry `instead` of its last one.
+
+    What is `said` stands in the place of the same fields of the last entry.
+    """
     before, last = log_lines(home)[-2:]
     previous = before if instead else last
-    line = dict(last, seq=previous["seq"] + 1, id=id, kind=kind or last["kind"], salt="00" * 16)
+    line = dict(
+        last, seq=previous["seq"] + 1, id=id, kind=kind or last["kind"], salt="00" * 16, body=last["body"] | said
+    )
     header = Header(
         journal_id=SESSION,
         seq=line["seq"],

@@ -93,6 +93,7 @@ def test_the_errors_that_the_table_must_know() -> None:
         (apsw.IOError("x"), Cause.DISK_FAILS, RecordUnavailable),
         (apsw.CantOpenError("x"), Cause.CANNOT_OPEN, RecordUnavailable),
         (apsw.SQLError("no such table: x"), Cause.DAMAGED, RecordDamaged),
+        (apsw.SQLError('near "SELCT": syntax error'), Cause.OTHER, RecordUnavailable),
         (apsw.MisuseError("x"), Cause.OTHER, RecordUnavailable),
     ],
 )

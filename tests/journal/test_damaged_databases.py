@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from hansard import Message, Record, RecordDamaged
-from tests.journal.helpers_damage import assert_holds, make_home, put_back
-from tests.record.helpers_facts import assert_clean, ids_of, log_of, raw_rows, say
+from hansard import Entry, Message, Record, RecordDamaged
+from tests.journal.helpers_damage import assert_holds, made_line, make_home, put_back
+from tests.record.helpers_facts import SESSION, assert_clean, ids_of, log_of, raw_rows, say
 
 
 async def test_a_damaged_database_is_not_set_aside_while_a_log_cannot_be_read(home: Path) -> None:
@@ -97,10 +97,21 @@ async def make_damaged(home: Path, query: str, data: bytes) -> None:
     raw_rows(home, query, data)
 
 
-@pytest.mark.parametrize("way", ["transcript", "search", "write", "verify"])
-async def test_an_entry_that_cannot_be_read_is_taken_from_its_log(home: Path, way: str) -> None:
+async def first_entries(record: Record, session_id: str, count: int) -> list[str]:
+    """Return the ids of the first entries that a follower of a session is given."""
+    found: list[str] = []
+    async for item in record.follow(session_id):
+        found += [item.id] if isinstance(item, Entry) else []
+        if len(found) == count:
+            break
+    return found
+
+
+@pytest.mark.parametrize("way", ["transcript", "search", "write", "follow", "verify"])
+@pytest.mark.parametrize("data", [b'{"role": \xca', b'{"role":"user","parts":[{"type":"text","text":"\xf8 of b"}]}'])
+async def test_an_entry_that_cannot_be_read_is_taken_from_its_log(home: Path, way: str, data: bytes) -> None:
     """The bytes of an entry are garbage: whoever meets them makes the database be rebuilt, and loses nothing."""
-    await make_damaged(home, "UPDATE entry SET body = ? WHERE id = 'b'", b'{"role": \xca')
+    await make_damaged(home, "UPDATE entry SET body = ? WHERE id = 'b'", data)
     async with Record.open(home) as record:
         if way == "verify":
             assert "entry" in {finding.what for finding in (await record.verify()).findings}
@@ -109,9 +120,9 @@ async def test_an_entry_that_cannot_be_read_is_taken_from_its_log(home: Path, wa
         elif way == "search":
             (home / "search.db").unlink(missing_ok=True)
             assert [hit.message.id for hit in await record.search("of b")] == ["b"]
+        elif way == "follow":
+            assert (await first_entries(record, "one", 4))[1:] == ["a", "b", "c"]
         else:
-            with suppress(RecordDamaged):  # unless the search index met it first
-                await say(record, "b", session_id="one")
             assert await say(record, "b", session_id="one") == [3]
         assert await ids_of(record, "one") == ["a", "b", "c"]
         await assert_clean(record)
@@ -128,6 +139,46 @@ async def test_a_text_that_is_none_is_told_as_damage(home: Path, way: str) -> No
     for path in home.glob("state.db*"):
         path.unlink()
     await assert_holds(home, "a", "b", "c", session_ids=("one",))
+
+
+async def test_a_text_that_is_none_fails_the_calls_of_its_session_alone(home: Path) -> None:
+    """A title is not UTF-8: no log mends that, so its session is refused at once, and others go on beside it."""
+    await make_home(home, "one", "two")
+    raw_rows(home, "UPDATE session SET title = CAST(? AS TEXT) WHERE id = 'one'", b"\xff\x41")
+    async with Record.open(home) as record:
+        for round_ in ("a", "b"):
+            broken, whole = await asyncio.gather(
+                record.append("one", Message.user("said", id=round_)),
+                record.append("two", Message.user("said", id=round_)),
+                return_exceptions=True,
+            )
+            assert isinstance(broken, RecordDamaged), broken
+            assert "state.db" in str(broken)
+            assert "Move state.db" in broken.hint
+            assert isinstance(whole, Entry), whole
+        assert await ids_of(record, "two") == ["a", "b"]
+
+
+async def test_an_entry_that_no_leg_can_decode_fails_its_own_calls_alone(home: Path) -> None:
+    """Both legs hold an entry with its digest that nobody can decode: comparing them again and again mends nothing."""
+    await make_home(home, SESSION, "two")
+    async with Record.open(home) as record:
+        await say(record, "a", "b")
+    with log_of(home).open("ab") as log:
+        log.write(made_line(home, id="odd", role="nobody"))
+    async with Record.open(home) as record:
+        for round_ in ("a", "b"):
+            broken, whole = await asyncio.gather(
+                record.append(SESSION, Message.user("said", id="odd")),
+                record.append("two", Message.user("said", id=round_)),
+                return_exceptions=True,
+            )
+            assert isinstance(broken, RecordDamaged), broken
+            assert isinstance(whole, Entry), whole
+        with pytest.raises(RecordDamaged, match=f"entry 4 of {SESSION}"):
+            await record.load_transcript(SESSION)
+        assert await ids_of(record, "two") == ["a", "b"]
+        assert [finding.what for finding in (await record.verify()).findings] == ["entry"]
 
 
 async def test_a_table_that_is_gone_is_told_as_damage(home: Path) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
 import pytest
 
-from hansard import Record
+from hansard import Chunk, Entry, Record
 from tests.journal.helpers_damage import lose_database, make_home, put_back
-from tests.record.helpers_facts import assert_clean, fingerprint, ids_of, log_of
+from tests.record.helpers_facts import assert_clean, fingerprint, ids_of, log_of, raw_rows, say
 from tests.record.helpers_process import Worker
 
 
@@ -123,3 +124,61 @@ async def test_reading_only_leaves_a_stray_part_file(home: Path) -> None:
     async with Record.open(home, read_only=True) as record:
         assert await ids_of(record, "one") == []
     assert fingerprint(home) == before
+
+
+BROKEN_CHUNK = "UPDATE chunk SET text = CAST(x'f8f8f8' AS BLOB) WHERE start = 0"
+
+
+async def test_a_piece_that_cannot_be_read_is_taken_from_the_part_file(home: Path) -> None:
+    """Bytes of an open message are garbage in `state.db`: the turn of a dead process is ended with all of its words."""
+    await make_home(home, "one")
+    stream_and_die(home, "answer", "alpha", "beta")
+    raw_rows(home, BROKEN_CHUNK)
+    async with Record.open(home) as record:
+        transcript = {message.id: message for message in await record.load_transcript("one")}
+        assert (transcript["answer"].text, transcript["answer"].status) == ("alphabeta", "interrupted")
+        async with record.turn("one"):
+            pass
+        await assert_clean(record)
+
+
+async def test_a_piece_that_no_leg_holds_stops_no_other_session(home: Path) -> None:
+    """The part file is gone, too: the home opens, and the message is ended with what can be read of it."""
+    await make_home(home, "one", "two")
+    stream_and_die(home, "answer", "alpha", "beta").unlink()
+    raw_rows(home, BROKEN_CHUNK)
+    async with Record.open(home) as record:
+        assert await say(record, "a", session_id="two") == [2]
+        async with record.turn("one"):
+            pass
+        assert (await ids_of(record, "one"))[0] == "answer"
+        await assert_clean(record)
+    assert list(home.glob("state.db.orphan-*"))
+
+
+async def test_followers_meet_a_piece_that_cannot_be_read(home: Path) -> None:
+    """The answer still grows: its follower is given every word from its part file, and others are not held up."""
+    await make_home(home, "one", "two")
+    async with Record.open(home) as record, record.turn("one") as turn, turn.reply(id="answer") as reply:
+        await reply.write("alpha")
+        await say(record, "a", session_id="two")  # by then the word is durable
+        raw_rows(home, BROKEN_CHUNK)
+        found = await asyncio.gather(first_text(record, "one"), second_id(record, "two"))
+        assert tuple(found) == ("alpha", "a")
+        await reply.write("beta")
+
+
+async def first_text(record: Record, session_id: str) -> str:
+    """Return the first words that a follower is given of an open message."""
+    async for item in record.follow(session_id):
+        if isinstance(item, Chunk) and item.text:
+            return item.text
+    raise AssertionError
+
+
+async def second_id(record: Record, session_id: str) -> str:
+    """Return the id of the second entry that a follower is given."""
+    async for item in record.follow(session_id):
+        if isinstance(item, Entry) and item.seq == 2:
+            return item.id
+    raise AssertionError

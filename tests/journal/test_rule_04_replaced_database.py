@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hansard import Message, Record
+from hansard import Entry, Message, Record
 from tests.record.helpers_facts import (
     SESSION,
     assert_clean,
@@ -148,6 +148,31 @@ async def test_a_read_first_sees_everything_too(home: Path, deed: Deed) -> None:
         deed(home)
         assert await ids_of(record) == ["a", "b", "c"]
         await say(record, "d")
+        await assert_clean(record)
+
+
+@pytest.mark.loss("B8")
+@pytest.mark.parametrize("follows", [False, True])
+@pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
+async def test_who_never_wrote_sees_what_another_process_wrote_after_it(
+    home: Path, deed: Deed, *, follows: bool
+) -> None:
+    """The database is young, so all of it is in its WAL. Another process opens what is left of it, and appends."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        await say(record, "a")
+        keep_older_copy(home)
+    async with Record.open(home) as record:
+        following = record.follow(SESSION)
+        if follows:
+            await anext(following)
+        deed(home)
+        with Worker(home) as worker:
+            await worker.ask_soon("append", session=SESSION, id="b")
+            if follows:
+                while not (isinstance(item := await anext(following), Entry) and item.id == "b"):
+                    pass
+            assert await ids_of(record) == ["a", "b"]
         await assert_clean(record)
 
 

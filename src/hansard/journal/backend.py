@@ -256,8 +256,11 @@ class Backend(ReadBackend, Protocol):
     def begin(self) -> GroupCommit:
         """Wait for the write lock in a fair line. Nothing is decided before."""
 
-    def doubt(self) -> None:
-        """Let the next write compare the whole database with the logs first."""
+    def doubt(self) -> bool:
+        """Have the next group commit compare the whole database with the logs first.
+
+        False: that was done a moment ago, and found nothing to mend.
+        """
 
 
 class ReplacedError(Exception):
@@ -267,8 +270,12 @@ class ReplacedError(Exception):
         return "state.db is missing or was replaced"
 
 
-class EntriesGoneError(ReplacedError):
-    """The database lacks entries below a journal's head: the writer must compare it with the logs first."""
+class DamageError(ReplacedError):
+    """Something in the database is missing or cannot be read: the writer must compare it with the logs first."""
+
+
+class EntriesGoneError(DamageError):
+    """The database lacks entries below a journal's head."""
 
     def __init__(self, journal_id: str, seq: int) -> None:
         super().__init__(journal_id, seq)
@@ -279,11 +286,15 @@ class EntriesGoneError(ReplacedError):
         return f"state.db does not hold entry {self.seq} of {self.journal_id}, which its head says is there"
 
 
-class EntryUnreadableError(ReplacedError):
-    """A page of the database was torn or overwritten: the writer must compare it with the logs first."""
+class UnreadableError(DamageError):
+    """Bytes of the database are not what they must be: a page was torn or overwritten."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
 
     def __str__(self) -> str:
-        return "state.db holds an entry that cannot be read"
+        return f"state.db holds {self.what} that cannot be read"
 
 
 class MismatchError(Exception):

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from hansard.domain.limits import PATIENCE_SECONDS, QUEUE_BYTES_MAX, QUEUE_ITEMS_MAX
 from hansard.errors import HansardError, OutcomeUnknown, RecordDamaged, RecordReadOnly, RecordUnavailable, UsedAfterFork
-from hansard.journal.backend import EntriesGoneError, EntryUnreadableError, Reads, ReplacedError
+from hansard.journal.backend import DamageError, Reads, ReplacedError
 from hansard.journal.causes import Cause, explain_delay, framed, tell
 from hansard.journal.concepts import Schema
 from hansard.journal.follow import notified
@@ -409,7 +409,7 @@ class Caller:
                         deadline = self._loop.time() + self.patience_seconds
                         continue
                     raise framed(self.writable.problem, "too much waits to be written", RecordUnavailable)
-                await wait_until(committed, self._loop.time() + ROOM_LOOK_SECONDS)
+                await wait_until(committed, min(deadline, self._loop.time() + ROOM_LOOK_SECONDS))
                 committed.clear()
 
     async def read(self, read: Callable[[Reads], Result]) -> Result:
@@ -427,7 +427,7 @@ class Caller:
         except ReplacedError as error:
             # The file is gone or another one: a write, even of nothing, makes the writer open or rebuild it.
             if not self.store.is_read_only:
-                if isinstance(error, EntryUnreadableError):
+                if isinstance(error, DamageError):
                     self.writable.backend.doubt()
                 await self.write(lambda _tx: None)
             elif isinstance(self.store, ReadOnlyStore) and self.store.companions_may_write:
@@ -438,11 +438,11 @@ class Caller:
             pass
         try:
             return await self._run(read, executor=executor)
-        except (EntriesGoneError, EntryUnreadableError) as error:
+        except DamageError as error:
             why = (
                 "its log may hold it: without state.db, the next opening rebuilds it"
                 if self.store.is_read_only
-                else "its log does not hold it either"
+                else "comparing it with the logs did not mend that"
             )
             raise RecordDamaged(f"{error}; {why}") from error
         except ReplacedError as error:

@@ -16,7 +16,7 @@ import msgspec
 
 from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.errors import RecordTooNew, TooLarge
-from hansard.journal.backend import EntryUnreadableError, Reads
+from hansard.journal.backend import Reads, UnreadableError
 
 if TYPE_CHECKING:
     from hansard.journal.entries import Journal
@@ -258,8 +258,8 @@ class Schema:
         if decoder is not None and version == self.kinds[name].version:
             try:
                 return decoder.decode(data)
-            except msgspec.DecodeError as error:
-                raise EntryUnreadableError from error
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise UnreadableError(f"an entry of kind {name}") from error
         self.check_kind(name, version, ignorable=ignorable)
         return UnknownBody()
 

@@ -11,8 +11,8 @@ import msgspec
 
 from hansard.domain.limits import POSITION_CHARACTERS_MAX, READ_ROWS_MAX
 from hansard.domain.text import INTEGER_MAX
-from hansard.errors import HansardError, InvalidInput, NotFound
-from hansard.journal.transaction import SQL, read_page
+from hansard.errors import HansardError, InvalidInput, NotFound, RecordDamaged
+from hansard.journal.transaction import SQL, decode_text, read_page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
@@ -225,7 +225,7 @@ def give_piece(  # noqa: PLR0917
     here = Position(position.seq, position.message_id, start + len(data))
     if data[skip] & 0xC0 == CONTINUATION_BYTE:
         raise InvalidInput(f"byte {position.offset_bytes} of {position.message_id} is inside a character")
-    items.append(shapes.chunk(position.message_id, start + skip, data[skip:].decode(), str(here), part))
+    items.append(shapes.chunk(position.message_id, start + skip, decode_text(data[skip:]), str(here), part))
     return here
 
 
@@ -260,19 +260,37 @@ class PageReader(Generic[Item]):
 
     async def _read(self) -> None:
         """Serve whoever waits, until nobody does."""
-        while self._waiting:
-            batch, self._waiting = self._waiting, []
-            wanted = [each for each, _ in batch]
-            outcomes: Sequence[FollowPage[Item] | BaseException]
-            try:
-                outcomes = await self._caller.read(lambda reads: follow_pages(reads, self._shapes, wanted))  # noqa: B023
-            except (HansardError, OSError) as error:
-                outcomes = [error] * len(batch)
-            for (_, future), outcome in zip(batch, outcomes, strict=True):
-                if future.done():
-                    continue
-                if isinstance(outcome, BaseException):
-                    future.set_exception(outcome)
-                else:
-                    future.set_result(outcome)
-        self._task = None
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                try:
+                    outcomes = await self._read_pages([wanted for wanted, _ in batch])
+                except BaseException as error:
+                    settle_pages(batch, [error] * len(batch))
+                    raise
+                settle_pages(batch, outcomes)
+        finally:
+            self._task = None
+
+    async def _read_pages(self, wanted: list[FollowRequest]) -> Sequence[FollowPage[Item] | BaseException]:
+        """Read a page of each follower. Damage that one of them meets does not concern the others."""
+        try:
+            return await self._caller.read(lambda reads: follow_pages(reads, self._shapes, wanted))
+        except (HansardError, OSError) as error:
+            if len(wanted) == 1 or not isinstance(error, RecordDamaged):
+                return [error] * len(wanted)
+        return [(await self._read_pages([each]))[0] for each in wanted]
+
+
+def settle_pages(
+    batch: list[tuple[FollowRequest, asyncio.Future[FollowPage[Item]]]],
+    outcomes: Sequence[FollowPage[Item] | BaseException],
+) -> None:
+    """Give each follower its page, or why there is none."""
+    for (_, future), outcome in zip(batch, outcomes, strict=True):
+        if future.done():
+            continue
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from hansard.domain.ids import HOME_JOURNAL, random_bytes
 from hansard.errors import IdConflict, PastMissing, WrongState
-from hansard.journal.backend import EntriesGoneError, EntryUnreadableError, Group, Reads, Unit
+from hansard.journal.backend import EntriesGoneError, Group, Reads, Unit, UnreadableError
 from hansard.journal.concepts import Base, Body, Concept, EntryPlace, Schema, encode_body, load_queries
 from hansard.journal.entries import (
     DIGEST_FORMAT,
@@ -168,7 +168,7 @@ class Transaction:
         return end
 
     def open_pieces(self, journal: Journal) -> list[tuple[str, str]]:
-        return [(part, text.decode()) for _, _, part, text in self.rows(SQL.read_chunks, (journal.key,))]
+        return [(part, decode_text(text)) for _, _, part, text in self.rows(SQL.read_chunks, (journal.key,))]
 
     def seal(self, journal: Journal, entry_id: str, body: Body) -> EntryRow:
         """End the open stream: its text is its chunks, byte for byte (rule 7)."""
@@ -197,6 +197,14 @@ class Transaction:
 
 
 # Reads of the journal's own tables: entries, and where those of a fork lie.
+
+
+def decode_text(data: bytes) -> str:
+    """Return the text of a chunk."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise UnreadableError("a piece of an unfinished message") from error
 
 
 def open_stream(reads: Reads, journal_id: str) -> str | None:
@@ -277,8 +285,8 @@ def read_page(reads: Reads, journal_id: str, after: int, limit: int) -> list[tup
         for seq, entry_id, kind, version, ignorable, at, data in rows:
             try:
                 body = reads.schema.decode_body(kind, version, data, ignorable=bool(ignorable))
-            except EntryUnreadableError:
-                raise EntriesGoneError(journal_id, seq) from None
+            except UnreadableError as error:
+                raise UnreadableError(f"entry {seq} of {journal_id}") from error
             found.append((seq, entry_id, kind, version, at, body))
     return found
 

@@ -15,7 +15,7 @@ import msgspec
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.errors import HansardError, LogUnwritable, PastMissing, RecordDamaged
-from hansard.journal.backend import EntryUnreadableError, Fold, Leg, Reads, ReplacedError
+from hansard.journal.backend import DamageError, Fold, Leg, Reads, ReplacedError
 from hansard.journal.causes import Cause, framed, tell
 from hansard.journal.concepts import Body, EntryPlace
 from hansard.journal.entries import (
@@ -31,7 +31,7 @@ from hansard.journal.entries import (
     tail_name,
 )
 from hansard.journal.store import AnyStore
-from hansard.journal.transaction import SQL, open_stream, trace_entries
+from hansard.journal.transaction import SQL, decode_text, open_stream, trace_entries
 
 RECHECKS_MAX = 3
 """How often a difference is looked at again. The lock settles it the first time; reading only, there is none."""
@@ -65,7 +65,7 @@ class JournalCheck:
         self._store = store
         self._schema = store.schema
         self._leg = store.backend.leg
-        self._failures: tuple[type[Exception], ...] = (HansardError, EntryUnreadableError, *store.backend.failures)
+        self._failures: tuple[type[Exception], ...] = (HansardError, DamageError, *store.backend.failures)
         self._files = store.backend.leg.files
         self._fold = fold
         self._id = journal_id
@@ -208,10 +208,10 @@ class JournalCheck:
         for concept in self._schema.concepts:
             for what, detail in concept.check_journal(snapshot, journal) if concept.check_journal is not None else ():
                 self.find(what, detail)
-        stored = [(message_id, part, text.decode()) for _, message_id, part, text in chunks]
         try:
+            stored = [(message_id, part, decode_text(text)) for _, message_id, part, text in chunks]
             lines = list(self._files.read_lines(part_name(self._id), 0, journal.part_end))
-        except LogUnwritable as error:
+        except (LogUnwritable, DamageError) as error:
             self.find("part", str(error))
             return
         except OSError as error:

@@ -29,7 +29,7 @@ from hansard.journal.backend import (
     Backend,
     BlockedError,
     CommitError,
-    EntryUnreadableError,
+    DamageError,
     Group,
     GroupCommit,
     MismatchError,
@@ -161,7 +161,7 @@ class Writer:
         """`followers` hear which journals changed; `reach` hears each step, for crash tests."""
         self._backend = backend
         self._clock = clock
-        self._failures = backend.failures
+        self._failures: tuple[type[Exception], ...] = (DamageError, *backend.failures)
         self._breaking: tuple[type[Exception], ...] = (MismatchError, *backend.broken, OSError)
         self._room = backend.room
         self._reach = reach
@@ -371,9 +371,10 @@ class Writer:
             item.result = item.operation(tx)
         except self._breaking:
             raise
-        except EntryUnreadableError as error:
-            self._backend.doubt()  # the next commit compares it with the logs
-            item.error = tell(Cause.DAMAGED, self._backend.place, error)
+        except DamageError as error:
+            if self._backend.doubt():
+                raise  # the batch is run again, once the database was compared with the logs
+            item.error = self._backend.explain(error)
             if tx.wrote():
                 raise ReplayError from error
         except Exception as error:  # boundary: writer batch
@@ -393,6 +394,10 @@ class Writer:
         self, commit: GroupCommit, batch: list[Item], error: Exception
     ) -> tuple[list[Item], list[TouchedJournal]]:
         """After a failed commit: make sure that it is gone, and queue the batch again."""
+        if isinstance(error, DamageError) and self._backend.doubt():  # mended before the batch is run again
+            self._undo(commit, batch, error)
+            self.queue.put_back(batch)
+            return [], []
         self.standing.note(error)
         self._undo(commit, batch, error)
         self._put_back(batch)

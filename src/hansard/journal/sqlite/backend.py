@@ -131,8 +131,8 @@ class SqliteBackend:
             self._lock.release()
         return result
 
-    def doubt(self) -> None:
-        self.database.gate.is_doubted = True
+    def doubt(self) -> bool:
+        return self.database.gate.doubt()
 
     def watch(self, followers: Followers) -> Callable[[], None]:
         return watch_others(self.readers, followers)

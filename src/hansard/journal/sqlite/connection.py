@@ -22,6 +22,7 @@ from hansard.errors import (
     UnsupportedSQLite,
 )
 from hansard.journal import causes
+from hansard.journal.backend import DamageError, UnreadableError
 from hansard.journal.causes import Cause, find_transaction_holder, framed, look_for_cause, tell
 from hansard.journal.concepts import Queries, Schema, read_sql
 from hansard.journal.entries import Journal
@@ -39,7 +40,7 @@ IdTaken = apsw.ConstraintError
 BROKEN: Final = (apsw.IOError, apsw.FullError, apsw.CorruptError)
 """Errors of the whole database. Others concern one statement."""
 
-NOT_TEXT: Final = "a text in it is not UTF-8"
+NOT_TEXT: Final = "a text that is not UTF-8"
 
 UNCLEAR: Final = (apsw.CantOpenError, apsw.IOError, apsw.ReadOnlyError, apsw.PermissionsError)
 """Errors that have several causes: the files are looked at to find which one."""
@@ -47,7 +48,6 @@ UNCLEAR: Final = (apsw.CantOpenError, apsw.IOError, apsw.ReadOnlyError, apsw.Per
 CAUSES: Final[tuple[tuple[type[apsw.Error], Cause], ...]] = (
     (apsw.NotADBError, Cause.DAMAGED),
     (apsw.CorruptError, Cause.DAMAGED),
-    (apsw.SQLError, Cause.DAMAGED),  # a table or an index of ours is not there any more
     (apsw.FullError, Cause.DISK_FULL),
     (apsw.BusyError, Cause.LOCKED_BY_STRANGER),
     (apsw.LockedError, Cause.LOCKED_BY_STRANGER),
@@ -60,6 +60,8 @@ CAUSES: Final[tuple[tuple[type[apsw.Error], Cause], ...]] = (
 )
 """Which cause of `journal/causes.py` an error has. The first that fits counts."""
 
+SCHEMA_DAMAGES: Final = ("no such table", "no such column", "no such index")
+"""How SQLite says that a part of our schema is not there any more. Other errors of a statement are ours."""
 
 SQLITE_VERSION_MIN = (3, 51, 3)
 """Older libraries can lose commits when a WAL is reset while another process writes."""
@@ -89,6 +91,9 @@ def explain(error: Exception, database: Path | str = "state.db", *, writes: bool
 
     `database` is the file that SQLite's errors are about; `writes` is whether it was to be written.
     """
+    is_damage = isinstance(error, apsw.SQLError) and str(error).startswith(SCHEMA_DAMAGES)
+    if is_damage or isinstance(error, DamageError):
+        return tell(Cause.DAMAGED, database, error)
     if not isinstance(error, apsw.Error):
         return causes.explain(error)
     is_short = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHORT_READ
@@ -283,8 +288,10 @@ def check_version(connection: apsw.Connection, schema: Schema) -> int:
 
 
 def check_not_migrated(version: int, schema: Schema) -> None:
-    """Refuse to write to a database that another process brought to another version since it was opened."""
-    if version != schema.version:
+    """Refuse to write to a database that another process brought to a newer version since it was opened."""
+    if version < schema.version:
+        raise UnreadableError("a schema")  # it was taken away, or damaged: nobody goes back to an older version
+    if version > schema.version:
         message = f"state.db was migrated to schema version {version} by a newer Hansard; this one must be restarted"
         raise RecordMigrated(message)
 

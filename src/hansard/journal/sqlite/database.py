@@ -18,7 +18,7 @@ import apsw
 
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.errors import HansardError, LogForked, LogUnwritable, RecordDamaged, RecordTooNew
-from hansard.journal.backend import IdTakenError, MismatchError
+from hansard.journal.backend import DamageError, IdTakenError, MismatchError
 from hansard.journal.concepts import Schema
 from hansard.journal.entries import log_name
 from hansard.journal.files import HomeFolder, LogFiles, sync_filesystem, sync_folder
@@ -42,6 +42,7 @@ from hansard.journal.sqlite.opening import (
     find_differences,
     latest_commit,
     list_logs,
+    save_alone,
     was_put_back,
 )
 from hansard.journal.sqlite.reading import DatabaseLook, Identity, ReaderPool, files_fit, last_written_ns, look_at
@@ -107,7 +108,7 @@ class Database:
                 return False
         except (RecordDamaged, OSError):
             return False
-        if self.gate.is_doubted or look.identity != self._seen.identity:
+        if look.identity != self._seen.identity:
             return False
         if look != self._seen and not files_fit(self.path):
             return False
@@ -116,6 +117,8 @@ class Database:
 
     def begin(self) -> apsw.Connection:
         """Begin a transaction. Whether the database is the one at the path is looked at after COMMIT (rule 4)."""
+        if self.gate.is_doubted and self._connection is not None:
+            self.lose()
         connection = self._connection or self.connection()
         connection.execute(SQL.begin)
         return connection
@@ -130,18 +133,27 @@ class Database:
         with self.work.under_way(), self.gate.emptied():
             try:
                 connection = self._open()
+                if self.gate.is_doubted:
+                    self.gate.note_unmended()
             except DamagedDatabaseError as error:
                 set_damaged_aside(self.path, error)
                 connection = self._open()
+            except apsw.IOError as error:
+                if getattr(error, "extendedresult", 0) != apsw.SQLITE_IOERR_SHORT_READ:
+                    raise
+                save_alone(self.path, self.files)
+                set_damaged_aside(self.path, DamagedDatabaseError("state.db lacks what its WAL held, which is gone"))
+                connection = self._open()
         self._connection = connection
         self._lost = ()
+        self.gate.is_doubted = False
         return connection
 
     def _open(self) -> apsw.Connection:
         self._written_ns = last_written_ns(self.path)
         with ExitStack() as stack:
             connection, every = connect(self.path, self.files, self._lost, self.schema)
-            every, self.gate.is_doubted = every or self.gate.is_doubted, False
+            every = every or self.gate.is_doubted
             self._written_ns = 0 if every else self._written_ns
             stack.callback(connection.close)
             connection.set_wal_hook(self._note_wal)
@@ -149,6 +161,7 @@ class Database:
             has_all = self._prepare(connection, every=every)
             self._make_durable(connection, has_all=has_all)
             connection.set_progress_handler(None)
+            self.gate.written = look_at(self.path).identity
             stack.pop_all()
         return connection
 
@@ -159,7 +172,7 @@ class Database:
     def lose(self) -> None:
         """Let go of files that are not at the path any more, and remember which they were until others are open."""
         if self.gate.is_doubted:
-            logger.warning("state.db does not hold all entries that it names; it is opened again and compared")
+            logger.warning("something in state.db is missing or cannot be read; it is compared with the logs")
         elif self.folder.is_there():
             logger.warning("state.db or its WAL was moved or replaced under us; it is opened again")
         self._lost = self._seen.identity
@@ -186,7 +199,7 @@ class Database:
             check_heads(connection, every=every)
             ((rebuilding,),) = fetch(connection, SQL.read_rebuilding)
             has_all = self._reconcile_all(connection, REBUILDING if rebuilding else COMPARING)
-        except (DamagedDatabaseError, apsw.CorruptError) as error:
+        except (DamagedDatabaseError, DamageError, apsw.CorruptError) as error:
             copy_to_logs(connection, self.files)
             raise DamagedDatabaseError(str(error)) from error
         introduce(self, connection, rebuilt=bool(rebuilding))
@@ -399,6 +412,7 @@ class Database:
     def close(self) -> None:
         """Close the connection; the WAL stays (rule 5)."""
         self.heads.forget()
+        self.gate.written = ()
         if self._connection is not None:
             self._connection.close(True)  # noqa: FBT003 - force
             self._connection = None

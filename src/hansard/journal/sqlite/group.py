@@ -26,6 +26,7 @@ from hansard.journal.backend import (
     MismatchError,
     TouchedJournal,
     Unit,
+    UnreadableError,
 )
 from hansard.journal.causes import Cause, explain, framed, tell
 from hansard.journal.entries import (
@@ -105,7 +106,9 @@ class SqliteGroup:
         try:
             rows: list[Any] = self.run(query, bindings).fetchall()
         except UnicodeDecodeError as error:
-            raise apsw.CorruptError(NOT_TEXT) from error
+            raise UnreadableError(NOT_TEXT) from error
+        except apsw.CorruptError as error:
+            raise UnreadableError("a page") from error
         return rows
 
     def row(self, query: str, bindings: tuple[Any, ...] = ()) -> Any:  # noqa: ANN401 - a row of any shape
@@ -190,7 +193,10 @@ class SqliteGroup:
             raise WrongState(f"a chunk of {stream_id} begins at byte {start}; the message ends at {end}")
         if start < end:
             data = data[end - start :]
-            text, start = data.decode(), end
+            try:
+                text, start = data.decode(), end
+            except UnicodeDecodeError:
+                raise WrongState(f"a chunk of {stream_id} is not what was recorded at byte {start}") from None
         self.run(SQL.insert_chunk, (journal.key, start, stream_id, part, data))
         line = encode_part(stream_id, start, part, text)
         journal.part.append(line)
@@ -364,6 +370,8 @@ class SqliteGroupCommit:
         except apsw.Error:
             self._database.close()
         self._group = group
+        if isinstance(error, apsw.CorruptError):
+            self._database.gate.doubt()
         if isinstance(error, apsw.FullError) or getattr(error, "errno", 0) == errno.ENOSPC:
             self._reserve.spend()
         is_known = outcome is CommitOutcome.OPEN or (

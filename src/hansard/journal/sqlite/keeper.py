@@ -235,7 +235,11 @@ class Watcher:
             if version == self._version:
                 return
             journal_ids = self._connection.snapshot(self._read_touched)
-        except (ReplacedError, apsw.Error, OSError, HansardError):
+        except ReplacedError:
+            self._version = self._commits = -1
+            self._followers.ring(None)  # who reads next has it looked at by the writer
+            return
+        except (apsw.Error, OSError, HansardError):
             self._version = self._commits = -1
             return
         self._version = version

@@ -16,7 +16,7 @@ from typing import Any
 
 import apsw
 
-from hansard.journal.backend import EntryUnreadableError
+from hansard.journal.backend import UnreadableError
 from hansard.journal.concepts import EntryPlace, Schema, Table
 from hansard.journal.entries import (
     EntryRow,
@@ -86,7 +86,7 @@ def _refold_journal(connection: apsw.Connection, schema: Schema, journal: Journa
             try:
                 body = schema.decode_body(row.kind, row.version, row.body, ignorable=bool(row.ignorable))
                 schema.project(EntryPlace(run, journal, row.seq, row.id, row.at), body)
-            except (EntryUnreadableError, apsw.ConstraintError) as error:
+            except (UnreadableError, apsw.ConstraintError) as error:
                 logger.error("entry %d of %s cannot be read: %s", row.seq, journal.id, error)  # noqa: TRY400
                 continue
             messages += schema.count(body)

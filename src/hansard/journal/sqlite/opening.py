@@ -23,7 +23,7 @@ import apsw
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import KIB, READ_ROWS_MAX
 from hansard.errors import LegsMixed, LogUnwritable, RecordDamaged, RecordTooNew
-from hansard.journal.backend import LogSeen
+from hansard.journal.backend import DamageError, LogSeen
 from hansard.journal.concepts import Schema
 from hansard.journal.entries import (
     BOUNDARY_BYTES,
@@ -59,6 +59,7 @@ from hansard.journal.sqlite.stamps import (
     read_wal_file,
 )
 from hansard.journal.sqlite.tails import LogTail
+from hansard.journal.transaction import decode_text
 
 logger = logging.getLogger("hansard.record")
 
@@ -98,10 +99,7 @@ def set_orphans_aside(path: Path, files: LogFiles, lost: Identity) -> bool:
     """
     verdict = judge_place(path, lost)
     if not verdict.opens and look_at(path).identity[0] is not None:
-        with open_alone(path) as connection, suppress(apsw.Error):
-            check_legs(connection, files)
-            if verdict is DatabaseVerdict.SET_BOTH_ASIDE:
-                copy_to_logs(connection, files)
+        save_alone(path, files, has_words=verdict is DatabaseVerdict.SET_BOTH_ASIDE)
     if verdict is DatabaseVerdict.SET_BOTH_ASIDE:
         set_files_aside(path, "", "-wal", "-shm")
     elif verdict is DatabaseVerdict.SET_WAL_ASIDE:
@@ -109,6 +107,14 @@ def set_orphans_aside(path: Path, files: LogFiles, lost: Identity) -> bool:
     elif look_at(path).identity[1] is None:
         set_files_aside(path, "-shm")
     return verdict in {DatabaseVerdict.SET_WAL_ASIDE, DatabaseVerdict.OPEN_AND_COMPARE}
+
+
+def save_alone(path: Path, files: LogFiles, *, has_words: bool = True) -> None:
+    """Refuse a database of another home than the logs; write what it alone holds without its WAL into the logs."""
+    with open_alone(path) as connection, suppress(apsw.Error):
+        check_legs(connection, files)
+        if has_words:
+            copy_to_logs(connection, files)
 
 
 def judge_place(path: Path, lost: Identity) -> DatabaseVerdict:
@@ -167,6 +173,8 @@ def check_heads(connection: apsw.Connection, *, every: bool) -> None:
         for (problem,) in fetch(connection, SQL.integrity_check):
             if problem != "ok":
                 raise DamagedDatabaseError(f"state.db is damaged: {problem}")
+        for (text,) in fetch(connection, SQL.list_chunk_texts):
+            decode_text(text)
         for journal in map(Journal, list_journals(connection)):
             _check_chain(connection, journal)
     depth = 1 << SEQ_BITS if every else TAIL_ENTRIES_MAX
@@ -188,7 +196,7 @@ def is_whole_alone(path: Path) -> bool:
     try:
         with open_alone(path) as connection:
             check_heads(connection, every=True)
-    except (DamagedDatabaseError, apsw.Error):
+    except (DamagedDatabaseError, DamageError, apsw.Error):
         return False
     return True
 

@@ -25,7 +25,7 @@ import apsw
 
 from hansard.domain.limits import CHECKPOINT_WAL_BYTES, SHRINK_WAL_BYTES
 from hansard.errors import HansardError
-from hansard.journal.backend import EntriesGoneError, EntryUnreadableError, ReplacedError
+from hansard.journal.backend import DamageError, ReplacedError
 from hansard.journal.causes import Cause, misplaced, tell
 from hansard.journal.concepts import Schema
 from hansard.journal.files import HomeFolder
@@ -125,6 +125,9 @@ LOOK_SECONDS = 0.01
 """How often, and after which pause, to look again at files that do not seem to belong together."""
 
 
+COMPARE_AGAIN_SECONDS = 60.0
+"""After a comparison with the logs that found nothing, damage that is met again does not cause another for so long."""
+
 Opens = Callable[[Path], apsw.Connection]
 
 
@@ -158,11 +161,24 @@ class ReaderPool:
         self.home = home
         self.schema = schema
         self.is_doubted = False
-        """Whether a read found that entries are missing: the writer opens the database again and compares all heads."""
+        """Whether the writer is to open the database again and compare all of it with the logs: damage was met."""
+        self._compared_at = -COMPARE_AGAIN_SECONDS
+        self.written: Identity = ()
+        """Which files the writer of this process is connected to, if it is. A reader of others would share their
+        wal-index: SQLite keeps one for each `state.db` in a process."""
         self._changed = threading.Condition()
         self._users = 0
         self._shut = False
         self._connections: weakref.WeakSet[ReadConnection] = weakref.WeakSet()
+
+    def doubt(self) -> bool:
+        """Have the database compared with the logs; return False if that found nothing a moment ago."""
+        self.is_doubted |= time.monotonic() - self._compared_at >= COMPARE_AGAIN_SECONDS
+        return self.is_doubted
+
+    def note_unmended(self) -> None:
+        """Note that the database was compared with the logs, and that nothing was found wrong."""
+        self._compared_at = time.monotonic()
 
     def add(self, connection: ReadConnection) -> None:
         with self._changed:
@@ -218,7 +234,9 @@ class ReadConnection:
             self._seen = look
         if self._connection is None:
             self._gate.home.check()
-            if look.identity[0] is None or not files_fit(self._path):
+            if look.identity[0] is None or (self._gate.written or look.identity) != look.identity:
+                raise ReplacedError
+            if not files_fit(self._path):
                 raise ReplacedError
             self._connection = self._opens(self._path)
             if is_unfinished(self._connection, self._gate.schema):
@@ -238,8 +256,8 @@ class ReadConnection:
             connection.execute(SQL.begin_read)
             try:
                 result = read(Snapshot(connection, self._gate.schema))
-            except (EntriesGoneError, EntryUnreadableError):
-                self._gate.is_doubted = True
+            except DamageError:
+                self._gate.doubt()
                 raise
             finally:
                 if connection.in_transaction:

@@ -21,7 +21,9 @@ import msgspec
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.errors import HansardError, LogForked, LogUnwritable, RecordDamaged, RecordTooNew
+from hansard.journal.backend import UnreadableError
 from hansard.journal.causes import Cause
+from hansard.journal.concepts import Body, UnknownBody
 from hansard.journal.entries import (
     BLANK,
     MARK_BYTES,
@@ -46,7 +48,7 @@ from hansard.journal.files import LogFiles
 from hansard.journal.sqlite.connection import SQL
 from hansard.journal.sqlite.group import SqliteGroup, group_of
 from hansard.journal.sqlite.tails import DOUBTED, PIECE_BYTES, LogTail, scan_piece
-from hansard.journal.transaction import Transaction, open_stream
+from hansard.journal.transaction import Transaction, decode_text, open_stream
 
 logger = logging.getLogger("hansard.record")
 
@@ -231,7 +233,7 @@ class Reconciler:
             return tail.journal
         journal = tail.journal or self._new_journal(tail)
         self._adopt_lines(tail, journal)
-        logger.log(self.level, "adopted %d entries of %s from its log", count, tail.journal_id)
+        logger.log(self.level, "adopting %d entries of %s from its log", count, tail.journal_id)
         journal.log_end = tail.end
         (touched,) = self.tx.row(SQL.adopting_commit, (tail.tx,))
         self.tx.run(SQL.raise_commits, (touched,))
@@ -276,7 +278,12 @@ def read_stored(group: SqliteGroup, journal: Journal, seq: int) -> EntryRow | No
 
 
 def adopt_row(tx: Transaction, journal: Journal, row: EntryRow) -> None:
-    body = tx.schema.decode_body(row.kind, row.version, row.body, ignorable=bool(row.ignorable))
+    """Store an entry of a log. One that nobody can decode is kept as it is, and changes no table."""
+    body: Body = UnknownBody()
+    try:
+        body = tx.schema.decode_body(row.kind, row.version, row.body, ignorable=bool(row.ignorable))
+    except UnreadableError:
+        logger.error("entry %d of %s cannot be read (%s)", row.seq, journal.id, row.kind)  # noqa: TRY400
     tx.insert(journal, row, body)
     kind = tx.schema.by_body.get(type(body))
     if kind is not None and kind.seals is not None:
@@ -415,7 +422,7 @@ def reconcile_part(group: SqliteGroup, journal_id: str) -> None:
     else:
         adopt_chunks(group, journal, message_id, found)
         chunks = group.rows(SQL.read_chunks, (journal.key,))
-        wanted = [encode_part(message, start, part, text.decode()) for start, message, part, text in chunks]
+        wanted = [encode_part(message, start, part, decode_text(text)) for start, message, part, text in chunks]
         held, text = set(wanted), b"".join(wanted)
         if any(data not in held and data.strip(BLANK) not in text for data in found):
             group.files.put_aside(name)  # it holds words that the chunks do not have

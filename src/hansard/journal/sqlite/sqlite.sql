@@ -111,6 +111,10 @@ SELECT count(*) FROM sqlite_schema
 -- A backup in one read transaction; a stepwise one restarts under others' writes.
 VACUUM INTO ?1
 
+-- name: list_chunk_texts
+-- The text of all open messages, to see whether it can be read.
+SELECT text FROM chunk
+
 -- name: integrity_check
 -- Every page, and every index compared with its table.
 PRAGMA integrity_check(1)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from hansard.domain.limits import MIB
 from hansard.errors import LogForked, RecordTooNew
-from hansard.journal.backend import EntryUnreadableError
+from hansard.journal.backend import UnreadableError
 from hansard.journal.concepts import Base, Schema, UnknownBody
 from hansard.journal.entries import (
     MARK_BYTES,
@@ -168,7 +168,7 @@ class LogTail:
         """
         try:
             body = self.schema.decode_body(row.kind, row.version, row.body, ignorable=row.ignorable)
-        except (EntryUnreadableError, RecordTooNew):  # its digest was not compared yet: it may be anything
+        except (UnreadableError, RecordTooNew):  # its digest was not compared yet: it may be anything
             body = UnknownBody()
         kind = self.schema.by_body.get(type(body))
         self.base = None if kind is None or kind.base is None else kind.base(body)

@@ -25,7 +25,14 @@ from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, encode_body
 from hansard.journal.entries import SEQ_BITS, EntryRow, Journal, KnownEntry, Stretch
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import Transaction, inherited_entries, known_lineage, read_lineage, read_page
+from hansard.journal.transaction import (
+    Transaction,
+    decode_text,
+    inherited_entries,
+    known_lineage,
+    read_lineage,
+    read_page,
+)
 from hansard.record.messages.entries import (
     ChatChange,
     Entry,
@@ -205,7 +212,7 @@ def transcript_page(snapshot: Reads, session_id: str, after: int) -> TranscriptP
     if len(rows) == READ_ROWS_MAX:
         return TranscriptPage(rows=rows, open_pieces=[], complete=False)
     chunks = snapshot.rows(JOURNAL.read_chunks, (session.journal,)) if session.open_message is not None else []
-    pieces = [(part, text.decode()) for _, _, part, text in chunks]
+    pieces = [(part, decode_text(text)) for _, _, part, text in chunks]
     return TranscriptPage(rows=rows, open_pieces=pieces, complete=True)
 
 
@@ -244,7 +251,7 @@ def read_message(snapshot: Reads, session_id: str, message_id: str) -> Message:
 
 def open_parts(snapshot: Reads, journal: int, message_id: str) -> tuple[Part, ...]:
     rows = snapshot.rows(JOURNAL.read_chunks, (journal,))
-    return join_chunks((part, text.decode()) for _, open_id, part, text in rows if open_id == message_id)
+    return join_chunks((part, decode_text(text)) for _, open_id, part, text in rows if open_id == message_id)
 
 
 class Messages:

@@ -23,7 +23,7 @@ import msgspec
 from hansard.domain.limits import INDEX_BATCH_BYTES, INDEX_BATCH_ENTRIES
 from hansard.domain.search import RULE
 from hansard.errors import HansardError
-from hansard.journal.backend import EntryUnreadableError, Reads, ReplacedError, Snapshots
+from hansard.journal.backend import Reads, ReplacedError, Snapshots, UnreadableError
 from hansard.journal.entries import SEQ_BITS, Stretch
 from hansard.journal.locks import TryLock
 from hansard.journal.sqlite.connection import (
@@ -187,7 +187,7 @@ class SearchCompanion:
         """Ask the index for words of every message; one that does not find them all is made anew."""
         try:
             is_wrong = self.index.finds_drift()
-        except (DatabaseError, EntryUnreadableError) as error:
+        except (DatabaseError, UnreadableError) as error:
             is_wrong = isinstance(error, DatabaseError)  # an entry that cannot be read is no fault of the index
         if not is_wrong:
             return []
