@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from hansard.errors import HansardError, RecordMigrated, RecordUnavailable, UsedAfterFork
-from hansard.journal.backend import Backend, ReadBackend, Reads
+from hansard.journal.backend import Backend, DamageError, ReadBackend, Reads
 from hansard.journal.causes import NOTHING, SAFE, SAFE_AND_READABLE, Cause, explain, explain_delay, framed
 from hansard.journal.concepts import Companion, EndLost, Schema
 from hansard.journal.files import make_folder
@@ -95,7 +95,7 @@ class Store:
         """
         began = time.monotonic()
         told = ""
-        failures: tuple[type[Exception], ...] = (*self.backend.failures, RecordUnavailable)
+        failures: tuple[type[Exception], ...] = (*self.backend.failures, DamageError, RecordUnavailable)
         while True:
             try:
                 self._recover()
