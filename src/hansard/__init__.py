@@ -28,7 +28,7 @@ Nothing in the program can talk to a person. It can only append to the record, a
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # as `typing` has it, which would be imported before Ctrl-C is taken care of
+TYPE_CHECKING = False  # Not imported from typing: until Ctrl-C is handled, nothing more is imported.
 
 if TYPE_CHECKING:
     from hansard.domain.arrivals import Cursor, Intake

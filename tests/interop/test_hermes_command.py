@@ -115,7 +115,9 @@ def test_ctrl_c_leaves_whole_messages_and_a_second_run_completes(home: Path, tmp
             await import_hermes(record, hermes, progress=strike)
         return 0
 
-    assert run(start) == EXIT_INTERRUPTED
+    with pytest.raises(SystemExit) as ended:
+        run(start)
+    assert ended.value.code == EXIT_INTERRUPTED
 
     async def look(expected: int | None) -> int:
         async with Record.open(home) as record:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from hansard.app.channels import open_channels
 from hansard.app.config import load_config
 from hansard.cli.existing import check_record, reading
 from hansard.cli.printing import stdout_json, takes_json
+from hansard.cli.process import run
 from hansard.cli.terminal.text import safe_line
 from hansard.delivery.audit import Audit, Hearing, audit_chat
 from hansard.domain.access import Action, may
@@ -102,7 +102,7 @@ def command(options: dict[str, Path], chat: str, *, as_json: bool) -> None:
     """  # noqa: D301 - click's mark for lines that stay as they are
     named = chat_named(chat)
     check_record(options["home"])
-    report = asyncio.run(audit(options["home"], named))
+    report = run(lambda: audit(options["home"], named))
     if as_json:
         stdout_json({"ok": report.ok and report.is_whole, **msgspec.structs.asdict(report)})
     else:

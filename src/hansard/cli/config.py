@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import stat
@@ -19,6 +18,7 @@ from hansard.app.keys import FILE_NAME as KEYS_NAME
 from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
 from hansard.cli.existing import has_record, reading
 from hansard.cli.printing import stdout_json, takes_json
+from hansard.cli.process import run
 from hansard.cli.terminal.text import safe, safe_line
 from hansard.domain.people import terminal_owner
 from hansard.domain.policy import policy_of
@@ -87,7 +87,7 @@ def path(options: dict[str, Path]) -> None:
 @takes_json
 def prompt(options: dict[str, Any], session: str | None, *, as_json: bool) -> None:
     """Show what the model is told in SESSION, as it was fixed when that began; alone, in a new one at the terminal."""
-    frozen = asyncio.run(read_prompt(options["home"], session))
+    frozen = run(lambda: read_prompt(options["home"], session))
     if as_json:
         tools = [{"name": tool.name, "description": tool.description} for tool in frozen.tools]
         stdout_json({"system": frozen.system, "tools": tools})

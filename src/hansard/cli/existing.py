@@ -18,9 +18,11 @@ import click
 
 from hansard.app.home_files import check_modes, find_unsafe
 from hansard.cli.printing import Meter
+from hansard.cli.process import run
 from hansard.cli.terminal.text import safe_line
 from hansard.domain.limits import PATIENCE_SECONDS
 from hansard.errors import InvalidInput, RecordUnavailable
+from hansard.journal.calls import uncancelled
 from hansard.journal.causes import explain, framed
 from hansard.record.api import Record
 
@@ -95,7 +97,9 @@ async def reading(home: Path, *, in_place: bool = True) -> AsyncIterator[Record]
             except RecordUnavailable as error:
                 why = str(error)
         if record is None:
-            record = await stack.enter_async_context(Record.open(home, read_only=True))
+            opening = stack.enter_async_context(Record.open(home, read_only=True))
+            # Ctrl-C waits for it: an opening that is left alone leaves its private copy in the temporary folder.
+            record = await uncancelled(asyncio.ensure_future(opening))
             note = f" Note: {record.note}." if record.note else ""
             click.echo(safe_line(f"hansard: read-only: {why}.{note}"), err=True)
         yield record
@@ -116,8 +120,8 @@ def with_record(
 ) -> Result:
     """Open a record, do one thing with it, and close it: all that most commands do."""
 
-    async def run() -> Result:
+    async def main() -> Result:
         async with opens(home) as record:
             return await call(record)
 
-    return asyncio.run(run())
+    return run(main)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ from hansard.app.config import load_config
 from hansard.cli.existing import has_record, reading
 from hansard.cli.people import owner_of
 from hansard.cli.printing import examples
+from hansard.cli.process import run
 from hansard.cli.terminal.text import safe
 from hansard.domain.access import Grant, Rank
 from hansard.domain.chats import (
@@ -58,9 +58,9 @@ def command(options: dict[str, Any], turn: str | None, person: str | None, tool:
     """
     asked = (person, tool, place)
     if turn is not None and asked == (None, None, None):
-        click.echo(safe(asyncio.run(explain_past(options["home"], turn))))
+        click.echo(safe(run(lambda: explain_past(options["home"], turn))))
     elif turn is None and person and tool and place:
-        click.echo(safe(asyncio.run(explain_ahead(options["home"], person, tool, place))))
+        click.echo(safe(run(lambda: explain_ahead(options["home"], person, tool, place))))
     else:
         raise click.UsageError("name a turn, or --person, --tool and --place together")
 

@@ -15,7 +15,7 @@ from hansard.app.channels import channel_openers
 from hansard.app.secrecy import hide_environment
 from hansard.app.wiring import open_app
 from hansard.cli.printing import stdout_json, takes_json
-from hansard.cli.process import SIGNAL_EXIT_BASE
+from hansard.cli.process import SIGNAL_EXIT_BASE, run
 from hansard.cli.terminal.text import safe_line
 from hansard.errors import GatewayRuns, RecordMigrated
 from hansard.gateway.channel import Timing
@@ -57,7 +57,7 @@ async def serve(home: Path, model: str | None) -> int:
     settings = loaded.settings
     channels = [opened() for opened in reloading.openers(settings).values()]
     stop, received = asyncio.Event(), list[int]()
-    task = asyncio.current_task()
+    task, at_interrupt = asyncio.current_task(), signal.getsignal(signal.SIGINT)
 
     def end(number: int) -> None:
         received.append(number)
@@ -85,6 +85,7 @@ async def serve(home: Path, model: str | None) -> int:
         finally:
             for number in (*STOP_SIGNALS, signal.SIGHUP):
                 loop.remove_signal_handler(number)
+            signal.signal(signal.SIGINT, at_interrupt)  # the loop has put Python's own in its place
     return SIGNAL_EXIT_BASE + received[0] if received else EXIT_DONE
 
 
@@ -128,7 +129,7 @@ def status(options: dict[str, Path], *, as_json: bool) -> None:
 
     Exit code 0: all is well. 1: it runs, and something is wrong. 2: none runs.
     """
-    health = asyncio.run(ask_health(options["home"]))
+    health = run(lambda: ask_health(options["home"]))
     if as_json:
         stdout_json(health if health is not None else {"status": "not running"})
     elif health is None:
@@ -148,7 +149,7 @@ def reload(options: dict[str, Path]) -> None:
 
     Exit code 0: it was taken up. 1: something is wrong with it, and nothing was changed. 2: no gateway runs.
     """
-    health = asyncio.run(have_renewed(options["home"]))
+    health = run(lambda: have_renewed(options["home"]))
     if health is None:
         click.echo(f"no gateway runs for {options['home']}", err=True)
         sys.exit(EXIT_NOT_RUNNING)

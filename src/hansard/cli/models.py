@@ -14,6 +14,7 @@ import click
 from hansard.app.config import load_config
 from hansard.app.wiring import with_keys
 from hansard.cli.printing import stdout_json, takes_json
+from hansard.cli.process import ended_by_signals, run
 from hansard.models.demo_files import DemoFiles, demo_folder, find_demo, install_demo
 from hansard.models.discovery import Discovered, FoundServer, discover, find_local, loopback_of
 
@@ -72,7 +73,7 @@ def describe(one: FoundServer) -> str:
 
 def show(home: Path, *, as_json: bool) -> None:
     """Look and print. Exit code 0: there is a model. 1: there is none."""
-    chosen, found = asyncio.run(survey(home, os.environ))
+    chosen, found = run(lambda: survey(home, os.environ))
     demo = find_demo(demo_folder(os.environ))
     (show_json if as_json else show_text)(chosen, found, demo)
     sys.exit(EXIT_NONE if chosen is None else EXIT_FOUND)
@@ -106,11 +107,12 @@ def install(options: dict[str, Any], *, if_needed: bool) -> None:
     SmolLM2-135M-Instruct is for trying Hansard out: it knows little and uses no tools. It is kept in a cache that all
     homes share; HANSARD_DEMO_FOLDER says where instead. Nothing is installed into your Python environment.
     """
-    if if_needed and asyncio.run(survey(options["home"], os.environ))[0] is not None:
+    if if_needed and run(lambda: survey(options["home"], os.environ))[0] is not None:
         return
     folder = demo_folder(os.environ)
     if files := find_demo(folder):
         click.echo(f"The demo model is there already: {files.model}")
         return
-    files = install_demo(folder, lambda line: click.echo(line, err=True))
+    with ended_by_signals():
+        files = install_demo(folder, lambda line: click.echo(line, err=True))
     click.echo(f"The demo model is installed: {files.model}" + ("" if if_needed else "\nTalk to it: hansard -m demo"))

@@ -7,16 +7,22 @@ import io
 import os
 import signal
 import sys
-from contextlib import suppress
+import threading
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final, NoReturn, TextIO, TypeVar
 
 import msgspec
 
+from hansard.cli import leave_at_once
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
+    from types import FrameType
 
     from typing_extensions import Buffer
+
+Result = TypeVar("Result")
 
 
 EXIT_DONE = 0
@@ -38,12 +44,52 @@ LEFT_AT_ONCE: Final = (
 )
 
 
-def run(main: Callable[[], Coroutine[None, None, int]], signals: tuple[signal.Signals, ...] = ENDING_SIGNALS) -> int:
-    """Run to the end; a signal cancels, which ends turns in the record, and becomes the exit code."""
-    code = asyncio.run(_run(main, signals))
-    if code == SIGNAL_EXIT_BASE + signal.SIGHUP:
+def run(main: Callable[[], Coroutine[None, None, Result]]) -> Result:
+    """Run to the end. A signal cancels, which ends turns and closes the record; then it ends this process.
+
+    `asyncio.run` alone does not do: Ctrl-C would end the process at once (`hansard.cli.end_at_interrupt`), and leave
+    behind what is closed at the end.
+    """
+    received: list[signal.Signals] = []
+    try:
+        return asyncio.run(_run(main, received))
+    except asyncio.CancelledError:
+        if received:
+            exit_by(received[0])
+        raise
+
+
+def signals_to_catch() -> list[signal.Signals]:
+    """Return the signals that end this process. It may have been started so that it ignores some: by `nohup`.
+
+    Python lets the main thread handle signals, and no other.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return []
+    return [number for number in ENDING_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def exit_by(number: int) -> NoReturn:
+    """Raise the end of this process with the exit code of a signal."""
+    if number == signal.SIGHUP:
         silence_stdout()
-    return code
+    sys.exit(SIGNAL_EXIT_BASE + number)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Do the same for work without an event loop: a signal raises SystemExit in it, so that it cleans up."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del frame
+        exit_by(number)
+
+    before = {number: signal.signal(number, end) for number in signals_to_catch()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def silence_stdout() -> None:
@@ -106,15 +152,7 @@ def is_descriptor(number: int) -> bool:
     return True
 
 
-def leave(code: int) -> None:
-    """End this process as a kill would, which the record survives."""
-    with suppress(OSError):
-        os.write(2, f"{LEFT_AT_ONCE}\n".encode())
-    os._exit(code)
-
-
-async def _run(main: Callable[[], Coroutine[None, None, int]], signals: tuple[signal.Signals, ...]) -> int:
-    received: list[signal.Signals] = []
+async def _run(main: Callable[[], Coroutine[None, None, Result]], received: list[signal.Signals]) -> Result:
     leaving: list[asyncio.TimerHandle] = []
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(main())
@@ -124,20 +162,19 @@ async def _run(main: Callable[[], Coroutine[None, None, int]], signals: tuple[si
         received.append(number)
         task.cancel()
         if len(received) == SIGNALS_TO_LEAVE:
-            leaving.append(loop.call_later(LEAVE_SECONDS, leave, SIGNAL_EXIT_BASE + received[0]))
+            code = SIGNAL_EXIT_BASE + received[0]
+            leaving.append(loop.call_later(LEAVE_SECONDS, leave_at_once, code, LEFT_AT_ONCE))
 
+    signals = signals_to_catch()
     for number in signals:
         loop.add_signal_handler(number, end, number)
     try:
         return await task
-    except asyncio.CancelledError:
-        if not received:
-            raise
-        return SIGNAL_EXIT_BASE + received[0]
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
-        signal.signal(signal.SIGINT, at_interrupt)  # the loop has put Python's own in its place
+        if signal.SIGINT in signals:
+            signal.signal(signal.SIGINT, at_interrupt)  # the loop has put Python's own in its place
         for timer in leaving:
             timer.cancel()
 
