@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
 
-from hansard.cli.once import NOT_ANSWERED
-from hansard.cli.process import EXIT_COULD_NOT_RUN, EXIT_DONE
+import pytest
+
+from hansard import Chunk, Entry, Message
+from hansard.cli.once import CUT, NOT_ANSWERED, Output, answer
+from hansard.cli.process import EXIT_COULD_NOT_RUN, EXIT_DONE, Options
+from hansard.cli.talk import opened
 from tests.acceptance.stories_program import write_script
 from tests.record.helpers_facts import raw_rows
 
@@ -29,3 +34,31 @@ def test_a_turn_that_cannot_be_run(tmp_path: Path) -> None:
     assert asked.returncode == EXIT_COULD_NOT_RUN
     assert "state.db is damaged" in asked.stderr
     assert NOT_ANSWERED.format(id=session_id) in asked.stderr
+
+
+class StuckOutput(Output):
+    """Tells with the first words that the record cannot be written."""
+
+    def __init__(self, stuck: asyncio.Event) -> None:
+        super().__init__(json=False)
+        self._stuck = stuck
+
+    async def show(self, item: Entry | Chunk) -> None:
+        """Show it first."""
+        await super().show(item)
+        if isinstance(item, Chunk):
+            self._stuck.set()
+
+
+async def test_a_turn_that_began_and_cannot_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Under half an answer it is not said that the question was not answered."""
+    words = {"text": "word " * 10_000, "pieces": "words", "delay_seconds": 0.05}
+    options = Options(home=tmp_path / "home", model=write_script(tmp_path / "script.toml", words), prompt="hello")
+    stuck = asyncio.Event()
+    async with opened(options) as app:
+        session = await app.record.create_session(source="cli")
+        code = await answer(app, session.id, Message.user("hello"), StuckOutput(stuck), stuck)
+    out, err = capsys.readouterr()
+    assert code == EXIT_COULD_NOT_RUN
+    assert out.startswith("word")
+    assert err == f"hansard: {CUT.format(id=session.id)}\n"

@@ -15,11 +15,11 @@ from hansard.cli.talk import SOURCE, attach, find_session, opened, owner_of, rep
 from hansard.cli.terminal.text import safe, safe_json
 from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.domain.messages import Message, Role, Text
-from hansard.domain.sessions import TURN_ENDS, TurnState
+from hansard.domain.sessions import TURN_ENDS, TurnInfo, TurnState
 from hansard.errors import HansardError, InvalidInput, TooLarge
 from hansard.intake.speak import Spoken, busy_of, speak
 from hansard.record.messages.entries import Chunk, Entry, MessageAdded, MessageOpened
-from hansard.record.turns.entries import TurnEnded
+from hansard.record.turns.entries import TurnEnded, TurnStarted
 from hansard.tasks import wait_for_first
 
 DEMO_ANSWERED = (
@@ -27,6 +27,11 @@ DEMO_ANSWERED = (
 )
 
 NOT_ANSWERED = "the question is recorded and was not answered. When the cause is gone, `hansard -r {id}` answers it."
+
+CUT = (
+    "the answer may be incomplete; what was shown is recorded. When the cause is gone, `hansard -r {id}` shows it, and "
+    "/retry there asks again."
+)
 
 EXIT_READER_GONE = 141
 """As a shell reports a program that was ended by a closed pipe."""
@@ -77,6 +82,7 @@ class Output:
     async def finish(self) -> None:
         """End a line that is open, so that what follows on the terminal begins its own."""
         if self._open_line and self._to_terminal:
+            self._open_line = False
             await self._write(b"\n")
 
     @staticmethod
@@ -99,24 +105,36 @@ async def answer(app: App, session_id: str, question: Message, output: Output, s
     busy = await busy_of(app.record, session_id, app.settings.busy)
     spoken = await speak(app.record, session_id, [question], busy)
     app.runner.wake(session_id, spoken.turn_id)
-    showing = asyncio.create_task(show_answer(app, session_id, spoken, output))
+    began = asyncio.Event()
+    showing = asyncio.create_task(show_answer(app, session_id, spoken, output, began))
     await wait_for_first(showing, asyncio.create_task(wait_until_stuck(app, spoken.turn_id, stuck)))
     if not showing.cancelled():
         return showing.result()
-    click.echo(f"hansard: {NOT_ANSWERED.format(id=session_id)}", err=True)
+    await output.finish()
+    told = CUT if began.is_set() else NOT_ANSWERED
+    click.echo(f"hansard: {told.format(id=session_id)}", err=True)
     return EXIT_COULD_NOT_RUN
 
 
 async def wait_until_stuck(app: App, turn_id: str, stuck: asyncio.Event) -> None:
-    """Wait until the record could not be written for a whole patience, or nobody runs the turn any more."""
+    """Return when this process cannot run the turn: writing failed for a whole patience, or no task is left for it."""
     await wait_for_first(asyncio.create_task(app.runner.idle()), asyncio.create_task(stuck.wait()))
+    if stuck.is_set():
+        return
     turn = await app.record.turns.find(turn_id)
-    is_elsewhere = turn is not None and turn.state is TurnState.RUNNING and turn.owner != app.record.store.owner
-    if not stuck.is_set() and (is_elsewhere or (turn is not None and turn.state in TURN_ENDS)):
-        await stuck.wait()  # another process runs it, or it has ended and is just shown to its end
+    if turn is not None and (turn.state in TURN_ENDS or is_run_elsewhere(app, turn)):
+        await stuck.wait()  # the follower shows its end
 
 
-async def show_answer(app: App, session_id: str, spoken: Spoken, output: Output) -> int:
+def is_run_elsewhere(app: App, turn: TurnInfo) -> bool:
+    return turn.state is TurnState.RUNNING and turn.owner != app.record.store.owner
+
+
+async def show_answer(app: App, session_id: str, spoken: Spoken, output: Output, began: asyncio.Event) -> int:
+    """Show the session until the turn has ended. `began` is set once the record has told that the turn began.
+
+    Whether it did is not asked of the record when it is stuck, for it may not answer then.
+    """
     own: set[str] = set()
     async with aclosing(app.record.follow(session_id, spoken.after)) as items:
         async for item in items:
@@ -124,6 +142,8 @@ async def show_answer(app: App, session_id: str, spoken: Spoken, output: Output)
                 if item.message_id in own:
                     await output.show(item)
                 continue
+            if isinstance(item.body, TurnStarted) and item.body.turn_id == spoken.turn_id:
+                began.set()
             if isinstance(item.body, MessageOpened) and item.body.turn_id == spoken.turn_id:
                 own.add(item.id)
             await output.show(item)
