@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
 
+import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -24,7 +25,7 @@ from hansard.errors import InvalidInput
 from hansard.models.clients import STYLES, find_access, is_loopback, trusted
 from hansard.models.endings import cost_micros
 from hansard.models.failures import missing_package
-from hansard.models.pydantic import is_installed, open_provider
+from hansard.models.pydantic import ProviderModel, is_installed, open_provider
 from tests.models.helpers import KEY, STALL_SECONDS, ask, asking
 from tests.models.providers.behaviour import Behaviour
 from tests.models.providers.server import Provider
@@ -123,16 +124,26 @@ def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ssl.SSLCont
 
 
 async def test_connections_are_used_again(style: str, tls: ssl.SSLContext) -> None:
-    """Requests that follow one another share a connection, for an encrypted one takes long to make."""
-    async with Provider(style, tls=tls) as provider, asking(provider) as model:
+    """Requests to the provider's own host share a connection, for an encrypted one takes long to make."""
+    async with Provider(style, tls=tls) as provider:
+        own = msgspec.structs.replace(STYLES[style], base_url=provider.base_url)
+        access = find_access(own, "test-model", key=KEY, base_url=None, stall_seconds=STALL_SECONDS)
+        model = ProviderModel(f"{style}:test-model", access)
         for _ in range(5):
             assert (await ask(model)).text == "Hello, world."
+        await model.close()
     assert provider.connections_count < 5, "one, unless this machine stalled longer than an idle one is kept"
 
 
-async def test_a_server_that_hangs_up_after_each_answer(style: str) -> None:
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_a_server_that_hangs_up_after_each_answer(
+    style: str,
+    tls: ssl.SSLContext,
+    encrypted: bool,  # noqa: FBT001
+) -> None:
     """llama.cpp closes the connection after a streamed answer without saying so: no request is sent on its remains."""
-    async with Provider(style, [Behaviour(hangs_up=True)]) as provider, asking(provider) as model:
+    given = tls if encrypted else None
+    async with Provider(style, [Behaviour(hangs_up=True)], tls=given) as provider, asking(provider) as model:
         for _ in range(5):
             assert (await ask(model)).text == "Hello, world."
     assert provider.connections_count == 5

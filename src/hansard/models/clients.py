@@ -31,7 +31,7 @@ IDLE_SECONDS_MAX: Final = 2.0
 that moment fails."""
 
 CONNECTIONS_KEPT_MAX: Final = 20
-"""Idle encrypted connections kept for the next turn. Connections in use are not limited here: turns are."""
+"""Idle connections to the provider's own host kept for the next turn. Those in use are not limited here: turns are."""
 
 PLACEHOLDER_KEY: Final = "none"
 """For servers of one's own, which want none; the libraries insist on one."""
@@ -126,9 +126,9 @@ def http_client(access: ModelAccess) -> httpx2.AsyncClient:
     import httpx2
 
     stall = access.stall_seconds
-    # llama.cpp closes the connection after each streamed answer without saying so. A request that reuses it at that
-    # moment fails. A plain connection to a server near by costs nothing, so none is kept.
-    kept_max = CONNECTIONS_KEPT_MAX if urlsplit(access.base_url).scheme == "https" else 0
+    # llama.cpp, with TLS or without, closes the connection after each streamed answer without saying so. A request that
+    # reuses it at that moment fails. So connections are kept only to the provider's own host.
+    kept_max = CONNECTIONS_KEPT_MAX if access.is_own else 0
     return httpx2.AsyncClient(
         timeout=httpx2.Timeout(stall, connect=min(stall, CONNECT_SECONDS_MAX), pool=None),
         limits=httpx2.Limits(
