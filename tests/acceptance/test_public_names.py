@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from examples.folder_channel import FolderChannel
+from hansard import Reasoning, Text
 from hansard.app.channels import open_other
 from hansard.domain.settings.channels import OtherChannel
 
@@ -37,6 +38,12 @@ def test_a_public_name_can_be_imported(module: str, name: str) -> None:
     """From the package itself, and what comes has that name."""
     value = getattr(importlib.import_module(module), name)
     assert getattr(value, "__name__", name) == name
+
+
+@pytest.mark.parametrize("value", [Text, Reasoning])
+def test_words_are_given_by_place(value: type[Text | Reasoning]) -> None:
+    """Values that are words before all else need no name for them."""
+    assert value("hm") == value(text="hm")
 
 
 @pytest.mark.parametrize("module", PUBLIC)

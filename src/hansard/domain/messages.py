@@ -62,14 +62,19 @@ class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
     """What stood where the texts of this part have U+FFFD: see `hansard.domain.text`. So in every kind of part."""
 
 
-class Reasoning(msgspec.Struct, frozen=True, kw_only=True, tag="reasoning", omit_defaults=True):
+class ReasoningText(msgspec.Struct, frozen=True):
+    """The one field of `Reasoning` that may be given by place, as in `Text`."""
+
+    text: str
+
+
+class Reasoning(ReasoningText, frozen=True, kw_only=True, tag="reasoning", omit_defaults=True):
     """A model's own thinking, with the signature that its provider wants back and the model that made it.
 
     `id` is what the provider calls this stretch of it. A signature without a text is given back as well: some
     providers hide what was thought, or sign the words before it.
     """
 
-    text: str
     signature: str = ""
     model: str = ""
     id: str = ""
