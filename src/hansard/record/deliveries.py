@@ -326,7 +326,7 @@ class Deliveries:
             move_delivery,
             session_id=session_id,
             delivery_id=delivery_id,
-            state=read_state(DeliveryState, state) or DeliveryState.PENDING,
+            state=read_state(DeliveryState, state),
             owner=self._caller.store.owner,
             receipt=clean_text(receipt)[:NAME_CHARACTERS_MAX],
             reason=clean_text(reason)[:REASON_CHARACTERS_MAX],

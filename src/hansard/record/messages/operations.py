@@ -66,10 +66,9 @@ class Offered(NamedTuple):
 
 def offer(message: Message) -> Offered:
     """Return a message as it can be recorded, or refuse it before anything is written."""
-    role = read_state(Role, message.role) if isinstance(message, Message) else None
-    if role is None:
+    if not isinstance(message, Message):
         raise InvalidInput("append takes a Message: Message.user(…), Message.assistant(…)")
-    status = read_state(Status, message.status) or Status.COMPLETE
+    role, status = read_state(Role, message.role), read_state(Status, message.status)
     if status == Status.OPEN:
         raise InvalidInput("an open message is streamed in a turn: turn.reply()")
     body = MessageAdded(
