@@ -43,7 +43,10 @@ FORMS = f"{ACCOUNT_FORMS}{OR_NAME}, or {TERMINAL}"
 def with_people(
     home: Path, call: Callable[[Record, Settings], Awaitable[str]] | None = None
 ) -> tuple[str, list[Circle]]:
-    """Return everybody, and what to say of what was done before with a record that knows what config.toml says."""
+    """Apply [people] of config.toml to the record, run `call`, and return its message and all circles.
+
+    Without `call`, only read.
+    """
     settings = load_config(home, os.environ, {}).settings
     check_record(home)
 

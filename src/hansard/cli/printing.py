@@ -34,7 +34,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def takes_json(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command what `hansard` was given, and `--json`. Said to a group, that holds for the group's commands."""
+    """Pass the command its options and `--json`. `--json` given to a group counts for its subcommands."""
 
     @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
     @click.pass_context

@@ -134,8 +134,8 @@ class Runner:
     def _start(self, session_id: str, turn_id: str) -> None:
         """Serve a session. Its compaction makes way for a turn: whoever speaks comes first.
 
-        Without a turn's id nobody may have spoken: `/compact` must not cancel the compaction that it asks for. One that
-        is in the way of a turn hears of that through the record.
+        Only a turn with an id cancels the compaction. `/compact` wakes the session without one, and must not cancel the
+        compaction that it asked for. A running compaction sees a queued turn in the record and stops.
         """
         if turn_id:
             self.beside.cancel_compaction(session_id)

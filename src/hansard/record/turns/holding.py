@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from hansard.journal.transaction import Transaction
 
 HOLDER_LOOK_SECONDS = 0.25
-"""How often to look for what no commit to a session tells: its holder died, or the day's limit has room again."""
+"""Interval between claims when no commit wakes the waiter: the holder may have died, or the day's limit have room."""
 
 GATHER_SECONDS = 0.02
 """A reply's pieces are written at most this often: words come faster than an eye can follow, and each commit costs."""
