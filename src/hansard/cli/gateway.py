@@ -130,13 +130,17 @@ def status(options: dict[str, Path], *, as_json: bool) -> None:
     Exit code 0: all is well. 1: it runs, and something is wrong. 2: none runs.
     """
     health = run(lambda: ask_health(options["home"]))
+    if health is None:
+        if as_json:
+            stdout_json({"status": "not running"})
+        else:
+            click.echo(f"no gateway runs for {options['home']}")
+        sys.exit(EXIT_NOT_RUNNING)
     if as_json:
-        stdout_json(health if health is not None else {"status": "not running"})
-    elif health is None:
-        click.echo(f"no gateway runs for {options['home']}")
+        stdout_json(health)
     else:
         show(health)
-    sys.exit(EXIT_NOT_RUNNING if health is None else EXIT_DONE if health.status == "ok" else EXIT_DEGRADED)
+    sys.exit(EXIT_DONE if health.status == "ok" else EXIT_DEGRADED)
 
 
 @command.command("reload")

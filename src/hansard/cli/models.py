@@ -43,7 +43,8 @@ async def survey(home: Path, environment: Mapping[str, str]) -> tuple[Discovered
 
 def show_json(chosen: Discovered | None, found: list[FoundServer], demo: DemoFiles | None) -> None:
     servers = [{"title": one.server.title, "base_url": one.server.base_url, "models": one.models} for one in found]
-    model, demo_model = None if chosen is None else chosen._asdict(), None if demo is None else str(demo.model)
+    model = None if chosen is None else chosen._asdict()
+    demo_model = None if demo is None else str(demo.model)
     stdout_json({"model": model, "servers": servers, "demo": demo_model})
 
 

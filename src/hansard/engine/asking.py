@@ -176,7 +176,8 @@ class Permits:
         except ValueError as error:
             return NOT_JSON.format(tool=call.name, why=error)
         in_chat = any(chat for _, chat in self._needed)
-        if len(shown.encode()) > FILE_BYTES_MAX if in_chat else len(shown) > TERMINAL_CHARACTERS_MAX:
+        is_too_long = len(shown.encode()) > FILE_BYTES_MAX if in_chat else len(shown) > TERMINAL_CHARACTERS_MAX
+        if is_too_long:
             return TOO_LONG.format(tool=call.name)
         answered = await self._ask(await self._question(call, shown, source, places))
         if not answered.yes and not answered.by:

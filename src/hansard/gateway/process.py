@@ -303,9 +303,13 @@ class Gateway:
             channels = [await served.health(now) for served in self._served]
         except HansardError as error:
             trouble = trouble or str(error)
-        is_well = not trouble and not self._turns.failing and all(map(is_healthy, channels))
+        status = "degraded"
+        if self._stopping:
+            status = "stopping"
+        elif not trouble and not self._turns.failing and all(map(is_healthy, channels)):
+            status = "ok"
         return Health(
-            status="stopping" if self._stopping else "ok" if is_well else "degraded",
+            status=status,
             pid=os.getpid(),
             started_at=self._started_at,
             record=trouble,

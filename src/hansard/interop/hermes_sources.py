@@ -59,11 +59,13 @@ class HermesHome:
         found = {facts.id: facts for facts in self._sessions_of_database()}
         for path in self._files("session_*.json"):
             if (facts := self._facts_of_snapshot(path)) is not None:
-                found[facts.id] = _fill(found.get(facts.id, facts), facts)
+                known = found.get(facts.id)
+                found[facts.id] = _fill(known, facts) if known else facts
                 self.kinds.add(HermesSource.SNAPSHOT)
         for path in self._files("*.jsonl"):
             facts = Facts(id=path.stem, log=path, started_at=path.stat().st_mtime)
-            found[facts.id] = _fill(found.get(facts.id, facts), facts)
+            known = found.get(facts.id)
+            found[facts.id] = _fill(known, facts) if known else facts
             self.kinds.add(HermesSource.LOG)
         for facts in self._facts_of_index():
             if facts.id in found:

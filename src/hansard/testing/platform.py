@@ -100,9 +100,18 @@ class Platform:
         shown = TimelineEvent(id=self._event_id(), sender=sender, text=text, sent_at_ms=now_ms())
         room.timeline.append(shown)
         is_direct = len(room.members) <= DIRECT_MEMBERS
-        said = Event(id=shown.id, kind=EventKind.MESSAGE, chat=chat, sender=sender, text=text, files=files)
-        is_for_agent = is_direct or bool(to)
-        return self._tell(said, sent_at_ms=shown.sent_at_ms, is_direct=is_direct, is_for_agent=is_for_agent)
+        event = Event(
+            id=shown.id,
+            kind=EventKind.MESSAGE,
+            chat=chat,
+            sender=sender,
+            text=text,
+            sent_at_ms=shown.sent_at_ms,
+            is_direct=is_direct,
+            is_for_agent=is_direct or bool(to),
+            files=files,
+        )
+        return self._tell(event)
 
     def edit(self, chat: str, sender: str, about: str, text: str) -> str:
         room = self.room(chat)
@@ -119,13 +128,22 @@ class Platform:
         return self._tell(event)
 
     def choose(self, chat: str, sender: str, about: str, choice: str) -> str:
-        is_direct = len(self.room(chat).members) <= DIRECT_MEMBERS
-        event = Event(id=self._event_id(), kind=EventKind.ANSWER, chat=chat, sender=sender, about=about, choice=choice)
-        return self._tell(event, sent_at_ms=now_ms(), is_direct=is_direct)
+        event = Event(
+            id=self._event_id(),
+            kind=EventKind.ANSWER,
+            chat=chat,
+            sender=sender,
+            about=about,
+            choice=choice,
+            sent_at_ms=now_ms(),
+            is_direct=len(self.room(chat).members) <= DIRECT_MEMBERS,
+        )
+        return self._tell(event)
 
     def invite(self, chat: str, sender: str) -> str:
-        event = Event(id=self._event_id(), kind=EventKind.INVITATION, chat=chat, sender=sender)
-        return self._tell(event, is_direct=len(self.room(chat).members) <= 1)
+        is_direct = len(self.room(chat).members) <= 1
+        event = Event(id=self._event_id(), kind=EventKind.INVITATION, chat=chat, sender=sender, is_direct=is_direct)
+        return self._tell(event)
 
     def tell_again(self, count: int) -> None:
         """Give the last events once more, as platforms do that promise no more than at least once."""
@@ -135,9 +153,9 @@ class Platform:
     def _event_id(self) -> str:
         return f"$event{next(self._numbers)}"
 
-    def _tell(self, event: Event, **more: object) -> str:
-        """Give an event to every member, with what else is known of it; return its id."""
-        self._stream.append((self.room(event.chat).id, msgspec.structs.replace(event, **more)))
+    def _tell(self, event: Event) -> str:
+        """Give an event to every member; return its id."""
+        self._stream.append((self.room(event.chat).id, event))
         self._changed.set()
         return event.id
 
