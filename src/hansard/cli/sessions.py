@@ -366,7 +366,7 @@ def fork(options: dict[str, Any], *, name: str, at: int | None, title: str | Non
 @click.option("--restore", is_flag=True, help="Let what the last N undos took be there again.")
 @takes_json
 def undo(options: dict[str, Any], *, name: str, count: int, restore: bool, as_json: bool) -> None:
-    """Take back the last N turns: what people said, and all that came of it. It stays in the record.
+    """Undo the last N turns: what people said, and all that came of it. It stays in the record.
 
     With --restore, the messages that were undone last come back to their old places.
 

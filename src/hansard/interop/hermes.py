@@ -46,7 +46,7 @@ NOT_CARRIED: Final = frozenset({"unreadable", "refused"})
 """Findings that name something which could not be read, or not be recorded, and is not in the record therefore."""
 
 UNDO_IDS_MAX: Final = 1000
-"""Messages that one entry takes back."""
+"""Messages that one entry undoes."""
 
 
 class ImportProgress(NamedTuple):

@@ -126,7 +126,7 @@ Item = TranscriptItem | Used | Happened
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
     """What has to be known of a session before its first message can be told.
 
-    `settled` are the messages that the session itself took back or restored at some time; a fork may inherit more.
+    `settled` are the messages that the session itself undid or restored at some time; a fork may inherit more.
     """
 
     head_seq: int

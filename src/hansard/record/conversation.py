@@ -388,7 +388,7 @@ def last_answer(conversation: Conversation) -> list[Placed]:
 
 
 def last_undone(conversation: Conversation, count: int = 1) -> list[str]:
-    """Return the messages that the last times of taking back took, and that are still away; the oldest first."""
+    """Return the messages that the last undos took, and that are still away; the oldest first."""
     times = sorted(set(conversation.undone.values()))[-count:]
     return [message_id for message_id, seq in conversation.undone.items() if seq in times]
 

@@ -1,4 +1,4 @@
-"""Commands about turns: take back, repeat, stop, queue and steer them, answer what they ask, say why they used a tool.
+"""Commands about turns: undo, repeat, stop, queue and steer them, answer what they ask, say why they used a tool.
 
 `hansard explain` says the same, from the record alone.
 """
