@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hansard.app.config import ALIASES, NOT_SETTINGS, load_config
+from hansard.app.home_files import UNREADABLE_HINT
 from hansard.app.keys import VARIABLES, ProviderKey, check_keys, find_key
 from hansard.cli.config import command
 from hansard.domain.settings import SETTINGS, Setting
@@ -156,6 +158,30 @@ def test_a_home_that_is_none(tmp_path: Path) -> None:
     found = run(tmp_path / "home", "check")
     assert found.returncode == EXIT_FINDINGS
     assert "it is not a folder" in found.stdout
+
+
+@pytest.mark.parametrize("below", ["", "further/home"])
+def test_a_home_that_may_not_be_entered(home: Path, below: str) -> None:
+    """`config check` says so in one line, exit 1; the hint of other commands names no setting, for none is wrong."""
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("setpriv is missing: root may enter every folder")
+    powers = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.geteuid() == 0 else []
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    target = home / below
+
+    def run_plain(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [*powers, sys.executable, "-m", "hansard.cli.main", "--home", str(target), *arguments]
+        return subprocess.run(command, env=variables, capture_output=True, text=True, check=False, timeout=120)
+
+    home.mkdir(0)
+    try:
+        checked = run_plain("config", "check")
+        found = run_plain("config")
+    finally:
+        home.chmod(0o700)
+    line = f"{target}: it cannot be read: Permission denied"
+    assert (checked.returncode, checked.stdout, checked.stderr) == (EXIT_FINDINGS, f"{line}\n", "")
+    assert (found.returncode, found.stderr) == (EXIT_COULD_NOT_RUN, f"hansard: {line}\n{UNREADABLE_HINT}\n")
 
 
 def test_a_key_of_the_environment_comes_first(home: Path) -> None:

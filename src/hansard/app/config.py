@@ -18,14 +18,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hansard.app.home_files import ConfigFinding, key_lines, parse_toml, place, printable, read_file, short
+from hansard.app.home_files import ConfigFinding, key_lines, parse_toml, place, printable, read_file, refusal_of, short
 from hansard.app.table_findings import close_matches, explain_error, line_in_list, line_of
 from hansard.domain.chats import zone_of
 from hansard.domain.permissions import ToolRule
 from hansard.domain.settings import PREFIX, SECTIONS, SETTINGS, Person, Setting, Settings, bare_type
 from hansard.domain.settings.agent import SERVER_NAME, McpServer, RoomSettings
 from hansard.domain.settings.channels import PERSON_NAME
-from hansard.errors import ConfigInvalid
 
 FILE_NAME: Final = "config.toml"
 
@@ -125,7 +124,7 @@ def load_config(home: Path, environment: Mapping[str, str], options: Mapping[str
     """Return the settings, or raise ConfigInvalid with everything that is wrong. None in the options is not given."""
     config, findings = read_config(home, environment, options)
     if findings:
-        raise ConfigInvalid("\n".join(map(str, findings)))
+        raise refusal_of(findings)
     return config
 
 

@@ -12,7 +12,7 @@ import re
 import shlex
 import stat
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -40,6 +40,21 @@ class ConfigFinding(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}"
+
+
+UNREADABLE: Final = "it cannot be read: "
+"""How findings begin that are about a file or folder as a whole, and name no setting."""
+
+UNREADABLE_HINT: Final = (
+    "Check the path, and who may read it. Run hansard as the user who owns the home, or choose another home (--home)."
+)
+
+
+def refusal_of(findings: Iterable[ConfigFinding]) -> ConfigInvalid:
+    """Return the error of everything that is wrong. Its hint speaks of settings where the findings do."""
+    told = list(dict.fromkeys(findings))
+    is_closed = all(finding.what.startswith(UNREADABLE) for finding in told)
+    return ConfigInvalid("\n".join(map(str, told)), UNREADABLE_HINT if is_closed else "")
 
 
 class Contents(NamedTuple):
@@ -72,7 +87,7 @@ def read_file(path: Path) -> Contents | ConfigFinding | None:
     except FileNotFoundError:
         return ConfigFinding(place(path), "it is a link that leads nowhere") if path.is_symlink() else None
     except OSError as error:
-        return ConfigFinding(place(closed_folder(path) or path), f"it cannot be read: {error.strerror}")
+        return ConfigFinding(place(closed_folder(path) or path), f"{UNREADABLE}{error.strerror}")
     if len(data) > FILE_BYTES_MAX:
         return ConfigFinding(place(path), f"it has more than {FILE_BYTES_MAX:,} bytes")
     return Contents(data, look)
@@ -197,7 +212,7 @@ def load_wording(home: Path) -> Wording:
     """Return the wording of a home, or raise ConfigInvalid with everything that is wrong."""
     words, findings = read_wording(home)
     if findings:
-        raise ConfigInvalid("\n".join(map(str, findings)))
+        raise refusal_of(findings)
     return words
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
-from hansard.app.home_files import ConfigFinding, key_lines, parse_toml, place, printable, read_file
+from hansard.app.home_files import ConfigFinding, key_lines, parse_toml, place, printable, read_file, refusal_of
 from hansard.errors import ConfigInvalid
 
 FILE_NAME: Final = "keys.toml"
@@ -73,7 +73,7 @@ def find_key(provider: str, home: Path, environment: Mapping[str, str]) -> Provi
         return ProviderKey(secret, f"environment {variable}")
     keys, findings = read_keys(home)
     if findings:
-        raise ConfigInvalid("\n".join(map(str, findings)))
+        raise refusal_of(findings)
     return keys.get(provider)
 
 

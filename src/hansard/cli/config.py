@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from hansard.app.config import load_config, missing_programs, read_config
-from hansard.app.home_files import ConfigFinding, find_unsafe, place, printable, read_wording
+from hansard.app.home_files import UNREADABLE, ConfigFinding, find_unsafe, place, printable, read_wording
 from hansard.app.keys import FILE_NAME as KEYS_NAME
 from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
 from hansard.cli.existing import has_record, reading
@@ -62,6 +62,7 @@ def check(options: dict[str, Any], *, as_json: bool) -> None:
     words = read_wording(home)[1]
     programs = missing_programs(config, os.environ)
     findings = [*check_home(home), *findings, *programs, *words, *check_keys(home, os.environ)]
+    findings = list(dict.fromkeys(findings))  # a folder that is closed is so for each of its files
     if as_json:
         fields = [{"where": finding.where, "what": finding.what} for finding in findings]
         stdout_json({"ok": not findings, "findings": fields})
@@ -155,13 +156,24 @@ def check_home(home: Path) -> list[ConfigFinding]:
     """What is wrong with the home itself. One that is not there yet is made, private, when it is needed."""
     try:
         look = home.stat()
+        if not stat.S_ISDIR(look.st_mode):
+            return [ConfigFinding(place(home), "it is not a folder")]
+        keys = look_at(home / KEYS_NAME)
     except FileNotFoundError:
         return [ConfigFinding(place(each.path), each.what) for each in find_unsafe(home)]
     except OSError as error:
-        return [ConfigFinding(place(home), f"it cannot be read: {error.strerror}")]
-    if not stat.S_ISDIR(look.st_mode):
-        return [ConfigFinding(place(home), "it is not a folder")]
+        return [ConfigFinding(place(home), f"{UNREADABLE}{error.strerror}")]
     exposed = exposure(home, look, HOME_MODE)
     found = [ConfigFinding(place(home), exposed)] if exposed else []
-    told = {path for path in (home, home / KEYS_NAME) if path.exists() and exposure(path, path.stat())}
+    told = {home} if exposed else set()
+    if keys is not None and exposure(home / KEYS_NAME, keys):
+        told.add(home / KEYS_NAME)
     return found + [ConfigFinding(place(each.path), each.what) for each in find_unsafe(home) if each.path not in told]
+
+
+def look_at(path: Path) -> os.stat_result | None:
+    """Return what a path leads to; None when nothing is there."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None

@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hansard.app.config import load_config, value_at
-from hansard.app.home_files import check_modes, load_wording
+from hansard.app.home_files import check_modes, load_wording, refusal_of
 from hansard.app.keys import check_keys
 from hansard.app.wiring import App, declare_settings
 from hansard.domain.notices import Wording
 from hansard.domain.settings import SETTINGS, Settings
 from hansard.engine.turns import Ran
-from hansard.errors import MUST_END, ConfigInvalid, HansardError, RecordMigrated
+from hansard.errors import MUST_END, HansardError, RecordMigrated
 from hansard.gateway.channel import Served, Timing
 from hansard.gateway.health import (
     ChannelHealth,
@@ -369,7 +369,7 @@ def load_gateway_config(home: Path, environment: Mapping[str, str], options: Map
 def read_again(home: Path, environment: Mapping[str, str], options: Mapping[str, object]) -> LoadedConfig:
     """Return what is configured now, or raise ConfigInvalid, also for keys: what runs must not be left without them."""
     if findings := check_keys(home, environment):
-        raise ConfigInvalid("\n".join(map(str, findings)))
+        raise refusal_of(findings)
     return load_gateway_config(home, environment, options)
 
 
