@@ -18,6 +18,7 @@
     ├── OutputClosed             standard output is closed: nothing could be shown
     ├── GatewayRuns              another gateway serves this account already
     ├── StatusUnusable           a gateway may run, and cannot be asked: its file is damaged, or it is silent
+    │   └── GatewaySilent        its process is there, and is stopped or does not answer
     ├── ChannelError             a platform did not do what it was asked
     │   ├── ChannelBusy          it asks to wait; surely nothing was shown
     │   ├── ChannelDown          it cannot be reached; surely nothing was shown
@@ -182,6 +183,17 @@ class StatusUnusable(HansardError):
     """The file that says where a gateway answers cannot be used, or nothing answers there; one may run."""
 
     hint = "Move that file away, and start the gateway again: it writes a new one."
+
+
+class GatewaySilent(StatusUnusable):
+    """The process of a gateway is there, and does not answer: it is stopped, or very busy."""
+
+    hint = "Ask again in a moment: the gateway or the machine is busy."
+
+    def __init__(self, message: str, hint: str = "", *, pid: int = 0, is_stopped: bool = False) -> None:
+        super().__init__(message, hint)
+        self.pid = pid
+        self.is_stopped = is_stopped
 
 
 class UsedAfterFork(HansardError):

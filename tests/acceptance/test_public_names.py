@@ -18,9 +18,9 @@ from hansard.domain.settings.channels import OtherChannel
 PUBLIC = {
     "hansard": """
         Accepted Ambiguous Busy ChannelBusy ChannelDown ChannelError ChatGone Chunk ConfigInvalid Conversation Cursor
-        Delivery DeliveryState Entry File FileUnreadable Finding GatewayRuns HansardError Hit HomeMoved HomeUnsafe
-        IdConflict Intake InvalidInput LeaseHeld LegsMixed LimitReached Link LogForked LogUnwritable Message
-        ModelMissing NotFound Operation OutcomeUnknown OutputClosed Parent PastMissing PostRefused PostUnknown
+        Delivery DeliveryState Entry File FileUnreadable Finding GatewayRuns GatewaySilent HansardError Hit HomeMoved
+        HomeUnsafe IdConflict Intake InvalidInput LeaseHeld LegsMixed LimitReached Link LogForked LogUnwritable
+        Message ModelMissing NotFound Operation OutcomeUnknown OutputClosed Parent PastMissing PostRefused PostUnknown
         Reasoning Record RecordDamaged RecordMigrated RecordReadOnly RecordRefused RecordTooNew RecordUnavailable
         Reply Report Role Route Session SessionEnded SessionState StaleLease Status StatusUnusable Text TooLarge
         ToolCall ToolOutcome ToolResult Turn TurnInfo TurnState UnsafeFilesystem UnsupportedSQLite UsedAfterFork

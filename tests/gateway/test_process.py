@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -13,8 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hansard.cli.main import cli
-from hansard.errors import RecordTooNew, StatusUnusable
-from hansard.gateway.health import ask_health
+from hansard.errors import GatewaySilent, RecordTooNew
+from hansard.gateway.health import Running, ask_health, write_status
 from hansard.record.api import Record
 from hansard.record.schema import SCHEMA
 from tests.gateway.care import write_config
@@ -44,11 +46,29 @@ async def test_a_gateway_that_does_not_answer_is_not_told_as_gone(tmp_path: Path
     async with running(home) as process:
         process.send_signal(signal.SIGSTOP)
         try:
-            with pytest.raises(StatusUnusable, match=f"process {process.pid}, which .* did not answer"):
-                await ask_health(home, seconds_max=0.2)
+            # Linux tells that a process is stopped once it is; only its parent may wait for that.
+            await asyncio.to_thread(os.waitid, os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+            told = await hansard(home, "gateway", "status")
+            as_json = await hansard(home, "gateway", "status", "--json")
+            reloaded = await hansard(home, "gateway", "reload")
         finally:
             process.send_signal(signal.SIGCONT)
         assert await ask_health(home) is not None
+    why = f"the gateway is stopped (process {process.pid})"
+    advised = f"{why}\nLet it go on: kill -CONT {process.pid}\n"
+    assert (told.exit_code, told.stdout) == (1, advised)
+    assert json.loads(as_json.stdout) == {"status": "stopped", "pid": process.pid, "why": why}
+    assert (as_json.exit_code, reloaded.exit_code, reloaded.stderr) == (1, 1, advised)
+
+
+async def test_a_gateway_that_is_busy(home: Path) -> None:
+    """Its process runs and does not answer within the time: exit code 1, for "none runs" would be untrue."""
+    home.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        write_status(home, Running(pid=os.getpid(), port=deaf.getsockname()[1]))
+        with pytest.raises(GatewaySilent, match=rf"\(process {os.getpid()}\) did not answer within 0.2 s") as told:
+            await ask_health(home, seconds_max=0.2)
+    assert (told.value.pid, told.value.is_stopped) == (os.getpid(), False)
 
 
 async def test_a_gateway_is_reloaded_and_looked_at(home: Path, tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from hansard.app.wiring import open_app
 from hansard.cli.printing import stdout_json, takes_json
 from hansard.cli.process import SIGNAL_EXIT_BASE, run
 from hansard.cli.terminal.text import safe_line
-from hansard.errors import GatewayRuns, RecordMigrated
+from hansard.errors import GatewaySilent, RecordMigrated
 from hansard.gateway.channel import Timing
-from hansard.gateway.health import Health, ask_health
+from hansard.gateway.health import Health, ask_health, silence_of
 from hansard.gateway.logs import LogFile, error_fields, log, log_as_json
 from hansard.gateway.process import ConfigReload, Gateway, load_gateway_config, prefer_promptness, read_again
 from hansard.tools.mcp import ServerTrouble
@@ -127,9 +127,16 @@ def command(context: click.Context, model: str | None, log_file: Path | None) ->
 def status(options: dict[str, Path], *, as_json: bool) -> None:
     """Say whether a gateway runs for this home, and how it does.
 
-    Exit code 0: all is well. 1: it runs, and something is wrong. 2: none runs.
+    Exit code 0: all is well. 1: it runs, and something is wrong, or it does not answer. 2: none runs.
     """
-    health = run(lambda: ask_health(options["home"]))
+    try:
+        health = run(lambda: ask_health(options["home"]))
+    except GatewaySilent as error:
+        if as_json:
+            stdout_json({"status": "stopped" if error.is_stopped else "silent", "pid": error.pid, "why": str(error)})
+        else:
+            click.echo(f"{error}\n{error.hint}")
+        sys.exit(EXIT_DEGRADED)
     if health is None:
         if as_json:
             stdout_json({"status": "not running"})
@@ -151,9 +158,14 @@ def reload(options: dict[str, Path]) -> None:
     Nothing that runs is interrupted, and no message is lost. A channel whose account or server changed is opened
     again, that one only.
 
-    Exit code 0: it was taken up. 1: something is wrong with it, and nothing was changed. 2: no gateway runs.
+    Exit code 0: it was taken up. 1: something is wrong with it, and nothing was changed, or the gateway does not
+    answer. 2: no gateway runs.
     """
-    health = run(lambda: have_renewed(options["home"]))
+    try:
+        health = run(lambda: have_renewed(options["home"]))
+    except GatewaySilent as error:
+        click.echo(f"{error}\n{error.hint}", err=True)
+        sys.exit(EXIT_REFUSED)
     if health is None:
         click.echo(f"no gateway runs for {options['home']}", err=True)
         sys.exit(EXIT_NOT_RUNNING)
@@ -179,7 +191,7 @@ async def have_renewed(home: Path) -> Health | None:
         if after.config.readings > before.config.readings:
             return after
         await asyncio.sleep(LOOK_SECONDS)
-    raise GatewayRuns(f"the gateway, process {before.pid}, did not answer within {RELOAD_SECONDS_MAX:g} s")
+    raise silence_of(before.pid, RELOAD_SECONDS_MAX)
 
 
 def show(health: Health) -> None:

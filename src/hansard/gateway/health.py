@@ -22,7 +22,8 @@ import msgspec
 from hansard import __version__
 from hansard.app.home_files import closed_folder
 from hansard.domain.deliveries import DeliveryState
-from hansard.errors import StatusUnusable
+from hansard.errors import GatewaySilent, StatusUnusable
+from hansard.journal.causes import look_at_process
 from hansard.journal.queue import BOUNDS_SECONDS, Latency
 
 HOST = "127.0.0.1"
@@ -190,7 +191,7 @@ async def respond(head: bytes, pages: Pages) -> bytes:
 
 
 async def ask_health(home: Path, seconds_max: float = REQUEST_SECONDS_MAX) -> Health | None:
-    """Return how the gateway of a home does; None when none runs, StatusUnusable when one may and does not answer."""
+    """Return how the gateway of a home does; None when none runs, GatewaySilent when one does and does not answer."""
     running = read_status(home)
     if running is None:
         return None
@@ -198,6 +199,8 @@ async def ask_health(home: Path, seconds_max: float = REQUEST_SECONDS_MAX) -> He
         async with asyncio.timeout(seconds_max):
             reader, writer = await asyncio.open_connection(HOST, running.port)
             try:
+                if look_at_process(running.pid).is_stopped:  # somebody listens there: the file is not an old one
+                    raise TimeoutError
                 writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 await writer.drain()
                 await reader.readuntil(b"\r\n\r\n")
@@ -205,11 +208,18 @@ async def ask_health(home: Path, seconds_max: float = REQUEST_SECONDS_MAX) -> He
             finally:
                 writer.close()
     except TimeoutError as error:
-        silent = f"process {running.pid}, which {home / STATUS_FILE} names, did not answer within {seconds_max:g} s"
-        raise StatusUnusable(silent, "Ask again in a moment: the gateway or the machine is busy.") from error
+        raise silence_of(running.pid, seconds_max) from error
     except (OSError, asyncio.IncompleteReadError, msgspec.MsgspecError):
         return None
     return found if found.pid == running.pid else None
+
+
+def silence_of(pid: int, seconds: float) -> GatewaySilent:
+    """Return the error of a gateway that did not answer for so long, or is stopped and cannot."""
+    if look_at_process(pid).is_stopped:
+        hint = f"Let it go on: kill -CONT {pid}"
+        return GatewaySilent(f"the gateway is stopped (process {pid})", hint, pid=pid, is_stopped=True)
+    return GatewaySilent(f"the gateway (process {pid}) did not answer within {seconds:g} s", pid=pid)
 
 
 # Numbers.

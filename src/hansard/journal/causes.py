@@ -326,7 +326,7 @@ READS = 4
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that holds a lock."""
+    """A process that holds something others wait for."""
 
     pid: int
     name: str
@@ -352,10 +352,11 @@ def find_transaction_holder(database: str) -> Holder | None:
 
 
 def _first_other(pids: Iterator[int]) -> Holder | None:
-    return next((_holder(pid) for pid in pids if pid not in {os.getpid(), 0, -1}), None)
+    return next((look_at_process(pid) for pid in pids if pid not in {os.getpid(), 0, -1}), None)
 
 
-def _holder(pid: int) -> Holder:
+def look_at_process(pid: int) -> Holder:
+    """Return what a process is called and whether it is stopped, as far as this machine tells."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             before, _, after = file.read().rpartition(")")
