@@ -12,8 +12,8 @@ import sys
 import threading
 
 from hansard.app.wiring import App
-from hansard.cli.once import EXIT_READER_GONE, Output
-from hansard.cli.process import EXIT_DONE, EXIT_FAILED, Options, run, silence_stdout
+from hansard.cli.once import Output
+from hansard.cli.process import EXIT_DONE, EXIT_FAILED, EXIT_READER_GONE, Options, run, silence_stdout
 from hansard.cli.talk import Talk, find_session, opened
 from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.errors import InvalidInput

@@ -21,6 +21,7 @@ from hansard.cli.process import (
     STANDARD_OUTPUT,
     TALKS,
     Options,
+    ending_without_reader,
     fill_standard_streams,
     silence_stdout,
 )
@@ -51,6 +52,15 @@ def usable(home: Path) -> Path:
 
 class Commands(click.Group):
     """Commands that are imported when they are called."""
+
+    def make_context(self, *given: Any, **more: Any) -> click.Context:  # noqa: ANN401 - click's values
+        """Read the options; `--help` and `--version` are shown here."""
+        with ending_without_reader():
+            return super().make_context(*given, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401
+        with ending_without_reader():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx

@@ -30,6 +30,9 @@ EXIT_FAILED = 1
 EXIT_COULD_NOT_RUN = 2
 SIGNAL_EXIT_BASE = 128
 
+EXIT_READER_GONE = SIGNAL_EXIT_BASE + signal.SIGPIPE
+"""As a shell reports a program that was ended by a closed pipe."""
+
 STANDARD_OUTPUT = "standard output"
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -95,6 +98,21 @@ def ended_by_signals() -> Iterator[None]:
 def silence_stdout() -> None:
     """Nobody reads standard output any more: let what Python still flushes at its end go nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def ending_without_reader() -> Iterator[None]:
+    """End the process where the reader of standard output goes away. click would end it with 1, as for findings."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError as error:
+        if error.filename != STANDARD_OUTPUT:
+            raise
+        silence_stdout()
+        sys.exit(EXIT_READER_GONE)
 
 
 def fill_standard_streams() -> bool:
