@@ -21,6 +21,7 @@ from hansard.journal import causes
 from hansard.journal.causes import ERRNO_CAUSES, WORDS, Cause, explain_delay, tell
 from hansard.journal.sqlite.connection import explain
 from tests.record.helpers_process import stranger
+from tests.security.unprivileged import NOBODY, interpreter, own_folder, run
 
 SOURCES = Path(causes.__file__).parents[1]
 
@@ -40,6 +41,27 @@ descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
 fcntl.flock(descriptor, fcntl.LOCK_EX)
 print("held", flush=True)
 sys.stdin.read()
+"""
+
+
+HINTS = {
+    "own/file": "What was recorded is safe. The file is this user's own. Run: chmod u+rwX {top}/own/file",
+    "own/closed": "The folder is this user's own. Run: chmod -R u+rwX {top}/own/closed",
+    "own/closed/new": "The folder is this user's own. Run: chmod -R u+rwX {top}/own/closed",
+    "own/foreign": "What was recorded is safe. Give that file back to this user (sudo chown {id} {top}/own/foreign), "
+    "or run Hansard as the user who owns the home.",
+    "new": "{top} belongs to another user (user id 0): choose another home (--home), "
+    "or run Hansard as the user who owns this one.",
+    "theirs/home": "{top}/theirs belongs to another user (user id 0): choose another home (--home), "
+    "or run Hansard as the user who owns this one.",
+}
+"""What is said of a path that is not permitted."""
+
+ASK = """
+import sys
+from hansard.journal.causes import explain
+for path in sys.argv[1:]:
+    print(explain(PermissionError(13, "Permission denied", path)).hint)
 """
 
 
@@ -72,7 +94,28 @@ def test_an_error_of_the_system_names_its_file(number: int) -> None:
     error = explain(OSError(number, os.strerror(number), "/some/home/file"))
     assert error.cause == ERRNO_CAUSES[number]
     assert str(error) == f"{WORDS[ERRNO_CAUSES[number]].says} (/some/home/file)"
-    assert error.hint == WORDS[ERRNO_CAUSES[number]].hint
+    if error.cause != Cause.NOT_PERMITTED:
+        assert error.hint == WORDS[ERRNO_CAUSES[number]].hint
+
+
+def test_what_helps_depends_on_the_owner() -> None:
+    """A user's own file wants `chmod`, another user's `chown`; below another user's folder another home helps."""
+    if os.geteuid():
+        pytest.skip("only root can give files to another user")
+    with own_folder() as top:
+        own = top / "own"
+        (own / "closed").mkdir(parents=True)
+        (own / "file").touch()
+        (own / "foreign").touch(0o600)
+        for path, mode in ((own, 0o700), (own / "closed", 0), (own / "file", 0o444)):
+            os.chown(path, NOBODY, NOBODY)
+            path.chmod(mode)
+        (top / "theirs").mkdir(0o700)
+        top.chmod(0o755)
+        told = run(interpreter(), "-c", ASK, *(str(top / name) for name in HINTS), given={}, cwd=top)
+    assert told.stderr == ""
+    said = dict(zip(HINTS, told.stdout.splitlines(), strict=True))
+    assert said == {name: hint.format(top=top, id=NOBODY) for name, hint in HINTS.items()}
 
 
 def test_the_errors_that_the_table_must_know() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shlex
 import stat
 from collections.abc import Iterator
 from enum import StrEnum
@@ -65,7 +66,7 @@ NOTHING: Final = "Nothing is recorded in this home yet"
 WORDS: Final[dict[Cause, CauseWords]] = {
     Cause.NOT_PERMITTED: CauseWords(
         "permission denied",
-        f"{SAFE}. Give that file back to this user (`chown`), or run Hansard as the user who owns the home.",
+        "Let this user read and write there, or run Hansard as the user who owns the home.",
     ),
     Cause.READ_ONLY: CauseWords(
         "the disk is mounted read-only",
@@ -188,7 +189,7 @@ def tell(cause: Cause, *facts: object) -> HansardError:
     words = WORDS[cause]
     named = ", ".join(str(fact) for fact in facts if fact)
     error = words.kind(f"{words.says} ({named})" if named else words.says)
-    error.hint = words.hint
+    error.hint = (_hint_of_rights(str(facts[0])) if cause is Cause.NOT_PERMITTED and facts else "") or words.hint
     error.cause = cause
     return error
 
@@ -312,6 +313,50 @@ def _check_rights(path: str, rights: int) -> None:
         return
     number = errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES
     raise OSError(number, os.strerror(number), path)
+
+
+OWN_RIGHTS: Final = {True: 0o700, False: 0o600}
+"""What an owner needs to use a folder, and a file."""
+
+
+def _hint_of_rights(path: str) -> str:
+    """Return what gives this user the rights to a path: that depends on who owns it, or what it would lie in.
+
+    Empty when nothing there is in the way. Safe is what could be looked at.
+    """
+    place = os.path.abspath(path)
+    look = _look_at_path(place)
+    is_there = look is not None
+    if look is not None and _may_use(place, look):
+        place, look = os.path.dirname(place), None  # the file may be used: what it lies in may not
+    while look is None and place != "/":
+        look = _look_at_path(place)
+        place = place if look is not None else os.path.dirname(place)
+    if look is None or _may_use(place, look):
+        return ""
+    is_folder, named = stat.S_ISDIR(look.st_mode), shlex.quote(place)
+    kind, recursive = ("folder", "-R ") if is_folder else ("file", "")
+    safe = f"{SAFE}. " if is_there and (not is_folder or os.access(place, os.X_OK)) else ""
+    if look.st_uid == os.geteuid():
+        missing = OWN_RIGHTS[is_folder] & ~look.st_mode
+        return f"{safe}The {kind} is this user's own. Run: chmod {recursive}u+rwX {named}" if missing else ""
+    around = _look_at_path(os.path.dirname(place))
+    if around is not None and around.st_uid == os.geteuid() and place != "/":
+        command = f"sudo chown {recursive}{os.geteuid()} {named}"
+        return f"{safe}Give that {kind} back to this user ({command}), or run Hansard as the user who owns the home."
+    owner = f"{place} belongs to another user (user id {look.st_uid})"
+    return f"{safe}{owner}: choose another home (--home), or run Hansard as the user who owns this one."
+
+
+def _may_use(path: str, look: os.stat_result) -> bool:
+    return os.access(path, os.R_OK | os.W_OK | (os.X_OK if stat.S_ISDIR(look.st_mode) else 0))
+
+
+def _look_at_path(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
 
 
 # Which process holds a lock, from Linux's /proc/locks. Elsewhere, and in other process namespaces, it is unknown.
