@@ -115,6 +115,33 @@ def test_check_of_nothing(home: Path) -> None:
     assert not home.exists()
 
 
+def test_check_reads_scripts(home: Path) -> None:
+    """A scripted model whose file cannot be used is a finding, at its line or variable; one that can is none."""
+    good = write(home, '[[answers]]\ntext = "Hello."\n', "good.toml")
+    bad = write(home, "[[answers]]\nbody = 1\n", "bad.toml")
+    write(home, f'busy = "queue"\nmodel = "scripted:{home}/gone.toml"\nfallback_models = ["scripted:{good}"]\n')
+    gone = f"{home}/config.toml, line 2: model: the script {home}/gone.toml cannot be read: No such file or directory"
+    assert invoke(home, ["check"], {}).output.splitlines() == [gone]
+    found = invoke(home, ["check"], {"HANSARD_MODEL": f"scripted:{bad}"})
+    assert found.output.startswith(f"environment variable HANSARD_MODEL: model: the script {bad} is not right: ")
+    assert found.exit_code == EXIT_FINDINGS
+
+
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [
+        ("nope", "Correct the command line: `hansard --help` lists its options."),
+        ("scripted:gone.toml", "Correct that file, or name another model: with -m, or as `model` in config.toml."),
+    ],
+)
+def test_what_the_command_line_gets_wrong(home: Path, model: str, hint: str) -> None:
+    """The hint speaks of what has to be changed: `config check` knows nothing of it."""
+    found = run_forked("--home", home, "-m", model, "-p", "hi", variables={"PATH": os.environ["PATH"]})
+    assert found.returncode != EXIT_OK
+    assert hint in found.stderr
+    assert "config check" not in found.stderr
+
+
 def test_check_reads_the_notices(home: Path) -> None:
     """notices.toml is checked, too. A channel that still chooses a language is told where the wording belongs."""
     path = write(home, 'late = "Too late: {when}"\nlatte = "no such notice"\n', "notices.toml")

@@ -89,6 +89,8 @@ async def test_a_gateway_without_a_channel_says_what_to_set(home: Path) -> None:
     refused = await asyncio.to_thread(run, home, "gateway")
     assert refused.returncode == 2
     assert "channels.matrix.homeserver" in refused.stderr
+    assert "channels.other" in refused.stderr
+    assert refused.stderr.endswith("\nWrite it into config.toml: `hansard config path` prints where that is.\n")
 
 
 async def test_an_audit_of_nothing_is_refused(home: Path) -> None:

@@ -71,8 +71,9 @@ def channel_openers(home: Path, settings: Settings, environment: Mapping[str, st
     for name, other in settings.channels.other.items():
         openers[name] = partial(open_other, home, name, other, environment)
     if not openers:
-        either = "channels.matrix.homeserver and channels.matrix.user_id, or channels.telegram.enabled"
-        raise ConfigInvalid(f"no channel is configured: set {either}")
+        either = "channels.matrix.homeserver and channels.matrix.user_id, channels.telegram.enabled, or channels.other"
+        hint = "Write it into config.toml: `hansard config path` prints where that is."
+        raise ConfigInvalid(f"no channel is configured: set {either}", hint)
     return openers
 
 

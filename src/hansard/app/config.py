@@ -18,7 +18,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hansard.app.home_files import ConfigFinding, key_lines, parse_toml, place, printable, read_file, refusal_of, short
+from hansard.app.home_files import (
+    COMMAND_LINE,
+    ConfigFinding,
+    key_lines,
+    parse_toml,
+    place,
+    printable,
+    read_file,
+    refusal_of,
+    short,
+)
 from hansard.app.table_findings import close_matches, explain_error, line_in_list, line_of
 from hansard.domain.chats import zone_of
 from hansard.domain.permissions import ToolRule
@@ -85,7 +95,7 @@ class SettingSource(NamedTuple):
             return f"{FILE_NAME} line {self.detail}"
         if self.kind is SourceKind.ENVIRONMENT:
             return f"environment {self.detail}"
-        return "command line" if self.kind is SourceKind.OPTION else "default"
+        return COMMAND_LINE if self.kind is SourceKind.OPTION else "default"
 
 
 class Value(NamedTuple):

@@ -50,11 +50,19 @@ UNREADABLE_HINT: Final = (
 )
 
 
+COMMAND_LINE: Final = "command line"
+"""Where a finding is that an option brought in; `hansard config check` does not know of it."""
+
+
 def refusal_of(findings: Iterable[ConfigFinding]) -> ConfigInvalid:
     """Return the error of everything that is wrong. Its hint speaks of settings where the findings do."""
     told = list(dict.fromkeys(findings))
-    is_closed = all(finding.what.startswith(UNREADABLE) for finding in told)
-    return ConfigInvalid("\n".join(map(str, told)), UNREADABLE_HINT if is_closed else "")
+    hint = ""
+    if all(finding.where == COMMAND_LINE for finding in told):
+        hint = "Correct the command line: `hansard --help` lists its options."
+    elif all(finding.what.startswith(UNREADABLE) for finding in told):
+        hint = UNREADABLE_HINT
+    return ConfigInvalid("\n".join(map(str, told)), hint)
 
 
 class Contents(NamedTuple):

@@ -6,13 +6,14 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from hansard.app.config import load_config, missing_programs, read_config
+from hansard.app.config import Config, SourceKind, load_config, missing_programs, read_config, value_at
 from hansard.app.home_files import UNREADABLE, ConfigFinding, find_unsafe, place, printable, read_wording
 from hansard.app.keys import FILE_NAME as KEYS_NAME
 from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
@@ -24,11 +25,13 @@ from hansard.domain.people import terminal_owner
 from hansard.domain.policy import policy_of
 from hansard.engine.context import system_prompt
 from hansard.errors import ConfigInvalid, NotFound
+from hansard.models.scripted import ScriptedModel
 from hansard.record.sessions import SessionFrozen
 
 EXIT_OK, EXIT_FINDINGS = 0, 1
 VALUE_CHARACTERS_MAX = 60
 HOME_MODE = 0o700
+SCRIPTED = "scripted:"
 
 
 @click.group("config", invoke_without_command=True)
@@ -61,6 +64,7 @@ def check(options: dict[str, Any], *, as_json: bool) -> None:
     config, findings = read_config(home, os.environ, {})
     words = read_wording(home)[1]
     programs = missing_programs(config, os.environ)
+    findings += wrong_scripts(config)
     findings = [*check_home(home), *findings, *programs, *words, *check_keys(home, os.environ)]
     findings = list(dict.fromkeys(findings))  # a folder that is closed is so for each of its files
     if as_json:
@@ -115,6 +119,22 @@ async def read_prompt(home: Path, name: str | None) -> SessionFrozen:
         message = f"session {session.id} has not asked a model yet, so nothing is fixed in it"
         raise NotFound(message, "Ask something in it, or leave out the session to see what a new one would be told.")
     return frozen
+
+
+def wrong_scripts(config: Config) -> Iterator[ConfigFinding]:
+    """Yield which scripted models cannot answer. Only a check reads their files before they are asked."""
+    for key in ("model", "fallback_models"):
+        given = value_at(config.settings, key)
+        source = config.source(key)
+        for name in given if isinstance(given, tuple) else (given,):
+            if not isinstance(name, str) or not name.startswith(SCRIPTED):
+                continue
+            try:
+                ScriptedModel(name.removeprefix(SCRIPTED))
+            except ConfigInvalid as error:
+                line = source.detail if source.kind is SourceKind.FILE else ""
+                where = place(config.path, line) if line else f"environment variable {printable(source.detail)}"
+                yield ConfigFinding(where, f"{key}: {printable(str(error))}")
 
 
 def show_settings(home: Path, *, as_json: bool) -> None:

@@ -120,14 +120,17 @@ class Script(Part, frozen=True):
             raise ValueError("a script has at least one of [[answers]]")
 
 
+SCRIPT_HINT = "Correct that file, or name another model: with -m, or as `model` in config.toml."
+
+
 def read_script(path: Path) -> Script:
     """Read a script; a mistake in it is named with its place."""
     try:
         return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Script)
     except OSError as error:
-        raise ConfigInvalid(f"the script {path} cannot be read: {error.strerror}") from error
+        raise ConfigInvalid(f"the script {path} cannot be read: {error.strerror}", SCRIPT_HINT) from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise ConfigInvalid(f"the script {path} is not right: {error}") from error
+        raise ConfigInvalid(f"the script {path} is not right: {error}", SCRIPT_HINT) from error
 
 
 class ScriptedModel:
