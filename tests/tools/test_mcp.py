@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -168,10 +169,16 @@ async def result_of(tools: dict[str, Tool], name: str, **arguments: object) -> s
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        (McpServer(command="/does/not/exist"), "No such file"),
-        (McpServer(command=sys.executable, args=("-c", "import sys; sys.exit('no key is set')")), "no key is set"),
+        (
+            McpServer(command="/does/not/exist"),
+            ": there is no program /does/not/exist here that may be run (mcp.t.command in config.toml)",
+        ),
+        (
+            McpServer(command=sys.executable, args=("-c", "import sys; sys.exit('no key is set')")),
+            "its program ended before it answered (mcp.t.command in config.toml); no key is set",
+        ),
         (McpServer(command=sys.executable, args=("-c", SLEEP), start_seconds_max=0.3), "did not answer within"),
-        (McpServer(url="http://127.0.0.1:9/mcp", start_seconds_max=20), "onnect"),
+        (McpServer(url="http://127.0.0.1:9/mcp", start_seconds_max=20), " (mcp.t.url in config.toml)"),
     ],
     ids=["missing", "failing", "silent", "unreachable"],
 )
@@ -186,6 +193,7 @@ async def test_a_server_that_does_not_start_is_named(settings: McpServer, why: s
         assert told.startswith("The tools of t are missing")
         (trouble,) = troubles
         assert why in trouble.why
+        assert not re.search(r"\w+Error\b|the log", told + trouble.why)
         assert tools == {}
     finally:
         await servers.close()

@@ -12,7 +12,7 @@ import base64
 import hashlib
 import re
 from contextlib import AsyncExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import msgspec
 
@@ -141,7 +141,7 @@ class McpConnection:
             raise self._failed(why) from None
         except Exception as error:  # noqa: BLE001  # boundary: tool call
             await cancel_all(self._keeping)
-            raise self._failed(plain(error) or NOT_STARTED, told(error)) from None
+            raise self._failed(*why_not_started(self._name, self._settings, error)) from None
         self._session, self._failures, self.trouble = session, 0, ""
         return session
 
@@ -190,7 +190,8 @@ class McpConnection:
         self._not_before = asyncio.get_running_loop().time() + pause
         self.trouble = why
         if self._around.tell is not None:
-            parts = dict.fromkeys(part for part in (why, detail, self._last_words) if part)
+            begin = detail if detail.startswith(why) else why
+            parts = dict.fromkeys(part for part in (begin, detail, self._last_words) if part)
             self._around.tell(ServerTrouble(self._name, "; ".join(parts)))
         self._last_words = ""
         return McpError(f"The server {self._name} failed: {why}.")
@@ -319,7 +320,36 @@ CLOSED = frozenset({"ClosedResourceError", "BrokenResourceError", "EndOfStream",
 """Errors of the libraries below, by name: they are imported late."""
 
 
-NOT_STARTED = "it did not start, or cannot be reached; the log says more"
+class StartFailure(NamedTuple):
+    """Why a server did not start."""
+
+    why: str
+    """In words of our own, which may be shown in any chat."""
+    detail: str
+    """The same for the log and the terminal, with all that is known."""
+
+
+def why_not_started(name: str, settings: McpServer, error: BaseException) -> StartFailure:
+    first = first_of(error)
+    setting = f"mcp.{name}.{'url' if settings.command is None else 'command'} in config.toml"
+    if why := plain(error):
+        return StartFailure(why, told(error))
+    if settings.command is None:
+        why, more = "it cannot be reached" if is_closed(error) else "it did not answer as it must", told(error)
+    elif isinstance(first, FileNotFoundError | PermissionError):
+        why, more = "its program cannot be started", f"there is no program {settings.command} here that may be run"
+    elif is_closed(error):
+        why, more = "its program ended before it answered", ""
+    else:
+        why, more = "it did not start", told(error)
+    return StartFailure(why, f"{why}{f': {more}' if more else ''} ({setting})")
+
+
+def first_of(error: BaseException) -> BaseException:
+    """Return an error, or the first of a group for all of them."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    return error
 
 
 def plain(error: BaseException) -> str:
@@ -338,10 +368,9 @@ def own_words(error: BaseException) -> str:
 
 
 def told(error: BaseException) -> str:
-    """Return an error in words, the first of a group for all of them."""
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        error = error.exceptions[0]
-    words = " ".join(f"{type(error).__name__}: {error}".split())
+    """Return an error in words, the first of a group for all of them; what it is called where it says nothing."""
+    error = first_of(error)
+    words = " ".join((getattr(error, "strerror", None) or str(error) or type(error).__name__).split())
     return words[:STDERR_CHARACTERS].rstrip(".")
 
 
