@@ -191,8 +191,16 @@ async def test_a_name_that_several_sessions_have(place: Place, options: tuple[st
 
 @pytest.mark.loss("D13")
 async def test_nothing_to_continue(place: Place, tmp_path: Path) -> None:
-    """-c in a home without a session, and -r without a name where nobody can choose: errors, and no session is made."""
+    """-c in a home without a session, and -r without a name where nobody can choose: errors, and nothing is made."""
     empty = place.hansard._replace(home=tmp_path / "empty")
+    for words in (("-c", "-p", "x"), ("-c",), ("-r",)):
+        ended = await empty.run(*words)
+        assert (ended.code, ended.out) == (2, "")
+        assert f"there is no record at {tmp_path / 'empty'}" in ended.err
+        assert "Nothing was created." in ended.err
+        assert not (tmp_path / "empty").exists()
+    async with Record.open(tmp_path / "empty"):
+        pass
     ended = await empty.run("-c", "-p", "x")
     assert (ended.code, ended.out) == (2, "")
     assert "there is no session to continue" in ended.err

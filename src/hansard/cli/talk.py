@@ -104,7 +104,7 @@ async def opened(
     """Open what a talk needs, and begin to get the model ready."""
     check_place(options.home)
     check_modes(options.home)
-    if options.resume:
+    if options.resume is not None or options.continued:
         check_record(options.home)
     settings = load_config(options.home, os.environ, options.settings).settings
     telling = asyncio.get_running_loop().call_later(TELL_SECONDS, tell_waiting, options.home)
