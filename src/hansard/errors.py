@@ -131,8 +131,8 @@ class LeaseHeld(HansardError):
     retryable = True
     hint = "Wait for the other turn to end, or interrupt it."
 
-    def __init__(self, message: str, holder: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, holder: str = "", hint: str = "") -> None:
+        super().__init__(message, hint)
         self.holder = holder
 
 

@@ -208,7 +208,7 @@ async def test_queue_and_stop(home: Path, tmp_path: Path) -> None:
             async with hansard.start("-r", session_id, "--follow") as third:
                 await third.type("/queue", "/stop")
                 await third.tells("Waiting to be answered:\n- Two.")
-                await third.tells("Stopped.")
+                await third.tells("was asked to stop.")
                 await first.shows("This much\n")
                 await third.dismiss()
             await second.dismiss()

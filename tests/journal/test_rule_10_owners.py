@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,10 @@ from pathlib import Path
 import pytest
 
 from hansard import LeaseHeld, Message, Record, StaleLease, TurnState
+from hansard.intake.commands.registry import run_command
+from hansard.intake.commands.scene import CommandScene
+from hansard.intake.speak import parse
+from hansard.journal.causes import find_stopped, name_owner
 from hansard.journal.locks import LockFile, is_locked
 from tests.record.helpers_facts import SESSION, assert_clean, new_session, say
 from tests.record.helpers_process import Worker, WorkerError
@@ -51,6 +57,44 @@ async def test_a_killed_owners_turn_is_lost_with_its_text(home: Path) -> None:
         found = [(each.id, each.text, each.status) for each in await record.load_transcript(SESSION)]
         assert found[0] == ("reply", "half a sen", "interrupted")
         await assert_clean(record)
+
+
+async def test_a_stopped_owner_is_named_with_what_helps(home: Path) -> None:
+    """Its turn never ends by itself: whoever wants the session, or says /stop, is told which process has to go on."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        with Worker(home) as worker:
+            worker.ask("turn", session=SESSION)
+            scene = CommandScene(record=record, session_id=SESSION)
+            assert await ask_to_stop(scene) == f"The answer that runs, in process {worker.pid}, was asked to stop."
+            worker.process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)
+            with pytest.raises(LeaseHeld, match=rf", in process {worker.pid}, which is stopped$") as held:
+                async with record.turn(SESSION):
+                    pass
+            assert held.value.hint == f"Let that process go on: kill -CONT {worker.pid}"
+            helps = f"was asked to stop. That process is stopped: kill -CONT {worker.pid} lets it go on."
+            assert (await ask_to_stop(scene)).endswith(helps)
+            worker.kill()
+        async with record.turn(SESSION):
+            (lost, _) = await record.turns.list(SESSION)
+            assert lost.reason == f"process {worker.pid} is gone"
+
+
+async def ask_to_stop(scene: CommandScene) -> str:
+    """Return what /stop says."""
+    parsed = parse("/stop")
+    assert parsed is not None
+    return (await run_command(scene, "/stop", parsed)).text
+
+
+def test_how_owners_are_named() -> None:
+    """By their process; one of another host with its host; what is no owner of a process as it is."""
+    here = socket.gethostname()
+    assert name_owner(f"{here}-12-abcdef") == "process 12"
+    assert name_owner("other-host-12-abcdef") == "process 12 on other-host"
+    assert name_owner("somebody") == "somebody"
+    assert find_stopped("other-host-1-abcdef") == 0
 
 
 @pytest.mark.loss("A13", "B6")
@@ -174,9 +218,10 @@ async def test_a_turn_in_the_same_process_is_held_too(home: Path) -> None:
     async with Record.open(home) as record:
         await new_session(record)
         async with record.turn(SESSION) as first:
-            with pytest.raises(LeaseHeld, match=record.store.owner):
+            with pytest.raises(LeaseHeld, match=rf"runs in session {SESSION}, in process {os.getpid()}$") as held:
                 async with record.turn(SESSION):
                     pass
+            assert held.value.holder == record.store.owner
             await say(record, "a person may speak while a turn runs")
         with pytest.raises(StaleLease, match="no turn does"):
             await first.append(Message.notice("too late"))

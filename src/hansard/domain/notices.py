@@ -127,6 +127,7 @@ It is yours alone, counts once, and for {minutes} minutes. What you wrote was no
     queued: str = "Queued."
     steered: str = "The model is told at its next step."
     stopped: str = "Stopped."
+    stopping: str = "The answer that runs, in {process}, was asked to stop."
     nothing_runs: str = "Nothing runs."
 
     def tell_file_not_kept(self, name: str, why: str) -> str:

@@ -12,6 +12,7 @@ import errno
 import os
 import resource
 import shlex
+import socket
 import stat
 from collections.abc import Iterator
 from enum import StrEnum
@@ -20,7 +21,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from hansard.errors import HansardError, RecordDamaged, RecordUnavailable
+from hansard.errors import HansardError, LeaseHeld, RecordDamaged, RecordUnavailable
 
 
 class Cause(StrEnum):
@@ -388,6 +389,29 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
     pid: int
     start: int
+
+
+def name_owner(owner: str) -> str:
+    """Return how people are told of an owner (HOST-PID-LETTERS): as a process, and elsewhere with its host."""
+    host, _, pid = owner.rpartition("-")[0].rpartition("-")
+    if not host or not pid.isdecimal():
+        return owner
+    return f"process {pid}" if host == socket.gethostname() else f"process {pid} on {host}"
+
+
+def find_stopped(owner: str) -> int:
+    """Return the process of an owner when it is stopped, and on this host; else 0."""
+    host, _, pid = owner.rpartition("-")[0].rpartition("-")
+    is_here = host == socket.gethostname() and pid.isdecimal()
+    return int(pid) if is_here and look_at_process(int(pid)).is_stopped else 0
+
+
+def explain_holding(what: str, owner: str) -> LeaseHeld:
+    """Return the error of a turn that another owner runs; one that is stopped never ends it by itself."""
+    message = f"{what}, in {name_owner(owner)}"
+    if stopped := find_stopped(owner):
+        return LeaseHeld(f"{message}, which is stopped", owner, f"Let that process go on: kill -CONT {stopped}")
+    return LeaseHeld(message, owner)
 
 
 def find_transaction_holder(database: str) -> Holder | None:

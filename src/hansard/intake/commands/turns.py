@@ -18,10 +18,11 @@ from hansard.domain.questions import NOTHING_WAITS, Given, Scope, is_code
 from hansard.domain.sessions import TurnInfo, TurnState
 from hansard.domain.settings import Busy
 from hansard.domain.text import shorten
-from hansard.errors import LeaseHeld, NotFound
+from hansard.errors import NotFound
 from hansard.intake.commands.scene import CommandReply, CommandScene, is_running_own, may_repeat, own_messages
 from hansard.intake.commands.sessions import count_of
 from hansard.intake.speak import busy_of, speak
+from hansard.journal.causes import explain_holding, find_stopped, name_owner
 from hansard.record.api import Record
 from hansard.record.conversation import last_answer, last_exchange
 from hansard.record.messages.entries import Entry
@@ -82,7 +83,7 @@ async def end_running(scene: CommandScene) -> None:
                 if isinstance(item, Entry) and isinstance(item.body, TurnEnded) and item.body.turn_id == running.id:
                     return
     except TimeoutError:
-        raise LeaseHeld(f"the answer that runs was asked to stop and has not yet, in {running.owner}") from None
+        raise explain_holding("the answer that runs was asked to stop and has not yet", running.owner) from None
 
 
 async def stop(scene: CommandScene, argument: str) -> CommandReply:
@@ -91,7 +92,17 @@ async def stop(scene: CommandScene, argument: str) -> CommandReply:
     conversation = await scene.record.conversation(scene.session_id)
     if not stopped and scene.is_own_only and (conversation.running or conversation.queued):
         return scene.reply(NOT_YOURS)
+    elsewhere = next((turn.owner for turn in stopped if is_elsewhere(scene, turn)), "")
+    if elsewhere:
+        asked = scene.words.stopping.format(process=name_owner(elsewhere))
+        frozen = find_stopped(elsewhere)
+        return scene.reply(f"{asked} That process is stopped: kill -CONT {frozen} lets it go on." if frozen else asked)
     return scene.reply(scene.words.stopped if stopped else scene.words.nothing_runs)
+
+
+def is_elsewhere(scene: CommandScene, turn: TurnInfo) -> bool:
+    """Whether another process runs a turn: it ends when that one reads that it should."""
+    return turn.state == TurnState.RUNNING and turn.owner != scene.record.store.owner
 
 
 async def stop_turns(scene: CommandScene) -> list[TurnInfo]:

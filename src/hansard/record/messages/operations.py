@@ -19,9 +19,10 @@ from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX
 from hansard.domain.messages import Message, Part, Role, Status, clean_part
 from hansard.domain.sessions import SessionState, TurnState
 from hansard.domain.text import clean_name, read_state
-from hansard.errors import InvalidInput, LeaseHeld, NotFound
+from hansard.errors import InvalidInput, NotFound
 from hansard.journal.backend import IdTakenError, Reads
 from hansard.journal.calls import Caller
+from hansard.journal.causes import explain_holding
 from hansard.journal.concepts import Body, encode_body
 from hansard.journal.entries import SEQ_BITS, EntryRow, Journal, KnownEntry, Stretch
 from hansard.journal.transaction import SQL as JOURNAL
@@ -152,7 +153,7 @@ def undo(tx: Transaction, session_id: str, undone: MessagesUndone | MessagesRest
         return
     running = find_turn(tx, journal, TurnState.RUNNING)
     if running is not None:
-        raise LeaseHeld(f"turn {running.id} of {running.owner} runs in session {session_id}", running.owner)
+        raise explain_holding(f"turn {running.id} runs in session {session_id}", running.owner)
     for message_id in undone.message_ids:
         if tx.find(journal, message_id) is None:
             raise NotFound(f"there is no message {message_id} in session {session_id}")

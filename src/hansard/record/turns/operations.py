@@ -18,8 +18,9 @@ from hansard.domain.notices import ENGLISH, Wording
 from hansard.domain.people import By, How, joined
 from hansard.domain.sessions import RESUMED_SUFFIX, TURN_ENDS, SessionState, TurnInfo, TurnState
 from hansard.domain.settings import Busy
-from hansard.errors import IdConflict, InvalidInput, LeaseHeld, NotFound, StaleLease
+from hansard.errors import IdConflict, InvalidInput, NotFound, StaleLease
 from hansard.journal.backend import Reads
+from hansard.journal.causes import explain_holding, name_owner
 from hansard.journal.concepts import ENCODER, Body, IsAlive
 from hansard.journal.entries import SEQ_BITS, Journal, Stretch
 from hansard.journal.transaction import Transaction, open_stream
@@ -122,7 +123,7 @@ def claim_turn(
     if running is not None and running.owner == owner and tx.find(journal, f"~claim:{turn_id}") is not None:
         return running
     if running is not None and is_alive(running.owner):
-        raise LeaseHeld(f"turn {running.id} of {running.owner} runs in session {session_id}", running.owner)
+        raise explain_holding(f"turn {running.id} runs in session {session_id}", running.owner)
     check_open(row)
     close_lost(tx, session_id, is_alive, words)
     queued = None if purpose else find_turn(tx, journal, TurnState.QUEUED)
@@ -420,7 +421,7 @@ def close_lost(tx: Transaction, session_id: str, is_alive: IsAlive, words: Wordi
     if chats and not waits and not again:
         told = MessageAdded(role=Role.NOTICE, parts=(Text(words.recovered),))
         tx.add(journal, f"~lost:{running.id}", told)
-    reason = f"its owner {running.owner} is gone"
+    reason = f"{name_owner(running.owner)} is gone"
     tx.add(journal, f"~ended:{running.id}", TurnEnded(turn_id=running.id, state=TurnState.LOST, reason=reason))
     if again:
         again_id = f"{running.id}-again"
