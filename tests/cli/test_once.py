@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,14 +15,33 @@ from hansard import Chunk, Entry, Message
 from hansard.cli.once import CUT, NOT_ANSWERED, Output, answer
 from hansard.cli.process import EXIT_COULD_NOT_RUN, EXIT_DONE, Options
 from hansard.cli.talk import opened
-from tests.acceptance.stories_program import write_script
-from tests.record.helpers_facts import raw_rows
+from hansard.record.api import Record
+from tests.acceptance.stories_program import Hansard, write_script
+from tests.record.helpers_facts import SESSION, new_session, raw_rows
+from tests.record.helpers_process import Worker
 
 
 def ask(home: Path, model: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Ask, by the program itself."""
     command = [sys.executable, "-m", "hansard.cli.main", "--home", str(home), "-m", model, *options, "-p", "hello"]
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=300)
+
+
+async def test_a_stopped_process_that_is_waited_for_is_named(home: Path, tmp_path: Path) -> None:
+    """Its turn holds the session: the question waits, says for which process, and is answered when that is gone."""
+    hansard = Hansard(home, write_script(tmp_path / "script.toml", {"text": "Hello."}))
+    async with Record.open(home) as record:
+        await new_session(record)
+    with Worker(home) as worker:
+        worker.ask("turn", session=SESSION)
+        worker.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)
+        async with hansard.asks("-r", SESSION, "-p", "hello") as asking:
+            await asking.tells(f", in process {worker.pid}, which is stopped. ")
+            await asking.tells(f"Let that process go on: kill -CONT {worker.pid}.\n")
+            worker.kill()
+            ended = await asking.ended()
+    assert (ended.code, ended.out) == (EXIT_DONE, "Hello.\n")
 
 
 def test_a_turn_that_cannot_be_run(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ that a talk needs, and reading the files that a person hands in.
 from __future__ import annotations
 
 import asyncio
+import math
 import mimetypes
 import os
 import re
@@ -38,7 +39,7 @@ from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene
 from hansard.intake.commands.sessions import take_up
 from hansard.intake.speak import busy_of, parse, speak, unescaped
-from hansard.journal.causes import explain_delay
+from hansard.journal.causes import explain_delay, find_stopped, name_owner
 from hansard.journal.locks import Progress
 from hansard.record.api import Record
 from hansard.record.conversation import Conversation, last_exchange
@@ -54,6 +55,9 @@ TELL_SECONDS = 1.5
 
 ASKS_AGAIN_LATER = "`hansard -c`, and there /retry, asks again"
 """After `-p`: a shell has no commands of a conversation."""
+
+HELD_UP_SECONDS = 3.0
+"""How long a turn waits for one of another process before that is told."""
 
 TROUBLE_LOOK_SECONDS = 0.5
 """How often to look whether the record can be written."""
@@ -86,10 +90,19 @@ def report_to_stderr(_session_id: str, error: BaseException) -> None:
 
 
 async def watch_trouble(app: App) -> None:
-    """Say on standard error when the record cannot be written, and when it can again: each once."""
+    """Say on standard error when the record cannot be written, and when it can again: each once.
+
+    So is what a turn waits for that another process holds up, when it has for a while.
+    """
     told = ""
+    since: dict[str, float] = {}
     while True:
         await asyncio.sleep(TROUBLE_LOOK_SECONDS)
+        now = asyncio.get_running_loop().time()
+        for message, hint in {(str(held), held.hint) for held in app.runner.held_up.values()}:
+            if now - since.setdefault(message, now) >= HELD_UP_SECONDS:
+                since[message] = math.inf  # told
+                click.echo(f"hansard: waiting: {message}. {hint.rstrip('.')}.", err=True)
         trouble = app.record.trouble
         if bool(trouble) != bool(told):
             text = f"waiting for the record: {trouble}" if trouble else "the record is in order again"
@@ -346,7 +359,10 @@ class Talk:
         shown = [f"RECORD: {trouble}"] if trouble else []
         if trouble and (untaken := self._untaken + self._typed.qsize()):
             shown.append(f"{untaken} {'message waits' if untaken == 1 else 'messages wait'}")
-        if self.answering:
+        held = self.app.runner.held_up.get(self.session_id)
+        if held is not None and find_stopped(held.holder):
+            shown.append(f"waiting for {name_owner(held.holder)}, which is stopped")
+        elif self.answering:
             shown.append("answering")
         shown.append(self.app.models.name or "looking for a model")
         if tokens:

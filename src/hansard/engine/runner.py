@@ -72,6 +72,8 @@ class Runner:
         self.beside = BesideTurns(agent, report)
         self._bells: dict[str, asyncio.Event] = {}
         """By session whose turn waits for a place: rung when somebody else may ask for it."""
+        self.held_up: dict[str, LeaseHeld] = {}
+        """By session whose turn waits for one that another process runs: which one."""
         self._closed = False
         self._ended: Callable[[str, Ran], None] = lambda _session_id, _ran: None
 
@@ -201,10 +203,14 @@ class Runner:
             ran = await self._run_turn(session_id, turn_id)
         except (NotFound, SessionEnded, LimitReached):
             return True
-        except LeaseHeld:
+        except LeaseHeld as held:
             # Until the turn that runs elsewhere has ended, or a while.
-            seq = (await self._agent.record.conversation(session_id)).seq
-            await self._next_entry(session_id, seq, "turn.ended", LOOK_SECONDS)
+            self.held_up[session_id] = held
+            try:
+                seq = (await self._agent.record.conversation(session_id)).seq
+                await self._next_entry(session_id, seq, "turn.ended", LOOK_SECONDS)
+            finally:
+                del self.held_up[session_id]
             return False
         if ran is None:
             return True
