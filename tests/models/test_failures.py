@@ -6,6 +6,7 @@ import asyncio
 import socket
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -268,6 +269,41 @@ async def test_a_refusal_is_told_in_the_providers_words(style: str, status: int,
         await model.close()
     assert failure.kind is FailureKind.UNAUTHORISED
     assert failure.text.startswith(f"{says}Model m is not for your region; key … and … and …")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "key_source", "advice"),
+    [
+        (
+            Behaviour(status=401, message="no."),
+            "keys.toml",
+            ": no. The key for {host} is from keys.toml: correct it, and start Hansard again.",
+        ),
+        (
+            Behaviour(status=403, message="no"),
+            "environment X_KEY",
+            "is from environment X_KEY: use one that may, or another model, and start Hansard again.",
+        ),
+        (
+            Behaviour(status=404, message="no"),
+            "keys.toml",
+            ": no. The model is 'm' at {host}: check its name and the address.",
+        ),
+        (Behaviour(status=502, body="<html>Bad gateway</html>"), "", "(502). The address is {host}."),
+        (Behaviour(body="<html>Sign in</html>"), "", "could not be understood. The address is {host}."),
+    ],
+    ids=["401", "403", "404", "502 with a page", "200 with a page"],
+)
+async def test_who_is_meant_and_what_helps(style: str, behaviour: Behaviour, key_source: str, advice: str) -> None:
+    """A text names the host, where the key came from or which model was asked for, and never the key itself."""
+    async with Provider(style, [behaviour]) as provider:
+        model = open_provider(
+            f"{style}:m", key=KEY, base_url=provider.base_url, stall_seconds=STALL_SECONDS, key_source=key_source
+        )
+        text = (await ask(model)).failure.text
+        await model.close()
+    assert text.endswith(advice.format(host=urlsplit(provider.base_url).netloc))
+    assert KEY not in text
 
 
 def test_texts_are_one_plain_line() -> None:

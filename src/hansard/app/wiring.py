@@ -318,6 +318,7 @@ class Models:
             base_url=chosen.base_url or (configured.base_url if configured is not None else None),
             stall_seconds=self._settings.limits.stall_seconds,
             sees=sees_pictures(self._settings, chosen.name),
+            key_source=key.source if key is not None else "",
         )
 
     def warm(self) -> None:

@@ -31,8 +31,10 @@ SECRETS: Final = re.compile(
 """What looks like a key, of any owner: providers echo keys, sometimes in part, with stars for the rest."""
 
 STATUS_BUSY = frozenset({429, 529})
+STATUS_KEY_WRONG = 401
+STATUS_UNKNOWN = 404
 STATUS_UNAUTHORISED = {
-    401: "The provider did not accept the key (401)",
+    STATUS_KEY_WRONG: "The provider did not accept the key (401)",
     403: "The provider does not allow this (403)",
 }
 """The key is wrong; or it is right, and may not do what was asked: a model, a region, an account."""
@@ -47,6 +49,9 @@ class RequestTarget(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     secrets: tuple[str, ...]
     stall_seconds: float
+    model: str = ""
+    key_source: str = ""
+    """Where the key came from, such as `keys.toml`; empty when none was given."""
 
 
 def missing_key(variable: str) -> Failure:
@@ -63,8 +68,9 @@ def cut_off(wire: AnswerWire) -> Failure:
     return Failure(kind=FailureKind.CUT, text=text)
 
 
-def garbled() -> Failure:
-    return Failure(kind=FailureKind.GARBLED, text="The provider sent something that could not be understood.")
+def garbled(place: RequestTarget) -> Failure:
+    text = f"The provider sent something that could not be understood. The address is {place.host}."
+    return Failure(kind=FailureKind.GARBLED, text=text)
 
 
 def failure_of(error: Exception, wire: AnswerWire, place: RequestTarget) -> Failure:
@@ -87,7 +93,7 @@ def failure_of(error: Exception, wire: AnswerWire, place: RequestTarget) -> Fail
     is_empty = isinstance(error, UnexpectedModelBehavior) and not wire.size_bytes
     # An event that stops in its middle where only the closing of the connection marks the end was cut there.
     is_cut = wire.ended and not wire.delimited
-    return cut_off(wire) if is_empty or is_cut else garbled()
+    return cut_off(wire) if is_empty or is_cut else garbled(place)
 
 
 def own_failure(error: Exception) -> Failure | None:
@@ -104,7 +110,7 @@ def status_failure(error: ModelAPIError, status: int, place: RequestTarget) -> F
     from pydantic_ai.exceptions import ModelQuotaExceededError
 
     if status in STATUS_UNAUTHORISED:
-        text = said(STATUS_UNAUTHORISED[status], error.body, place)
+        text = advised(said(STATUS_UNAUTHORISED[status], error.body, place), key_advice(status, place))
         return Failure(kind=FailureKind.UNAUTHORISED, text=text)
     if isinstance(error, ModelQuotaExceededError):
         text = said(f"The provider's account has nothing left ({status})", error.body, place)
@@ -116,7 +122,21 @@ def status_failure(error: ModelAPIError, status: int, place: RequestTarget) -> F
         text = said(f"The provider failed ({status})", error.body, place)
         return Failure(kind=FailureKind.UNAVAILABLE, text=text, retry_after_seconds=retry_after(error))
     text = said(f"The provider refused the request ({status})", error.body, place)
+    if status == STATUS_UNKNOWN:
+        text = advised(text, f"The model is {place.model!r} at {place.host}: check its name and the address.")
     return Failure(kind=FailureKind.REFUSED, text=text, status=status)
+
+
+def key_advice(status: int, place: RequestTarget) -> str:
+    """Return where the key came from, for people: asking again with the same one does not help."""
+    if not place.key_source:
+        return f"No key was given, and {place.host} wants one."
+    helps = "correct it" if status == STATUS_KEY_WRONG else "use one that may, or another model"
+    return f"The key for {place.host} is from {place.key_source}: {helps}, and start Hansard again."
+
+
+def advised(text: str, advice: str) -> str:
+    return f"{text.rstrip('.')}. {advice}"
 
 
 def retry_after(error: ModelAPIError) -> float | None:
@@ -140,7 +160,7 @@ def transport_failure(error: Exception, wire: AnswerWire, place: RequestTarget) 
         text = f"Nothing came from the provider for {place.stall_seconds:g} seconds."
         return Failure(kind=FailureKind.STALLED, text=text)
     if isinstance(error, httpx2.RemoteProtocolError) and not wire.size_bytes and not cut_by_peer(error):
-        return garbled()
+        return garbled(place)
     return cut_off(wire)
 
 
@@ -171,7 +191,7 @@ def said(what: str, body: object, place: RequestTarget) -> str:
     words = " ".join(blotted(own_words(body), place.secrets).split())
     if len(words) > TEXT_CHARACTERS_MAX:
         words = words[: TEXT_CHARACTERS_MAX - 1] + "…"
-    return f"{what}: {words}" if words else f"{what}."
+    return f"{what}: {words}" if words else f"{what}. The address is {place.host}."
 
 
 def own_words(body: object) -> str:

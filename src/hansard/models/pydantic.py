@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import threading
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -43,11 +44,12 @@ def open_provider(
     base_url: str | None,
     stall_seconds: float,
     sees: bool | None = None,
+    key_source: str = "",
 ) -> ProviderModel:
     """Return the model of a name such as `openai:gpt-5`. Nothing is imported and nobody is called before it is asked.
 
     Without a key or an address the variables are read that the provider's own library reads. `sees`: whether it takes
-    pictures; None: that is judged by its name.
+    pictures; None: that is judged by its name. `key_source`: where the key came from, for people.
     """
     prefix, _, model = name.partition(":")
     if not model or prefix not in STYLES:
@@ -57,7 +59,10 @@ def open_provider(
     if prefix == "google" and not is_installed("google.genai"):
         return ProviderModel(name, missing_package("google-genai"), sees=sees)
     access = find_access(style, model, key=key, base_url=base_url, stall_seconds=stall_seconds)
-    return ProviderModel(name, missing_key(style.key_variables[0]) if access.lacks_key else access, sees=sees)
+    if access.lacks_key:
+        return ProviderModel(name, missing_key(style.key_variables[0]), sees=sees)
+    read = next((f"environment {variable}" for variable in style.key_variables if os.environ.get(variable)), "")
+    return ProviderModel(name, access, sees=sees, key_source=key_source if key else read)
 
 
 def is_installed(module: str) -> bool:
@@ -101,8 +106,11 @@ class ProviderModel:
     uses_tools = True
     """Every provider can be offered tools; what a model makes of them is its own affair."""
 
-    def __init__(self, name: str, access: ModelAccess | Failure, *, sees: bool | None = None) -> None:
+    def __init__(
+        self, name: str, access: ModelAccess | Failure, *, sees: bool | None = None, key_source: str = ""
+    ) -> None:
         self.name = name
+        self._key_source = key_source
         prefix, _, model = name.partition(":")
         is_own = not isinstance(access, Failure) and access.is_own
         self.rules = rules_of(prefix, model, is_own=is_own, sees=sees)
@@ -130,7 +138,8 @@ class ProviderModel:
                         yield delta
                 ending.ended(answer)
         except Exception as error:  # noqa: BLE001  # boundary: model call
-            ending.broke(answer, failure_of(error, wire, access.place))
+            place = msgspec.structs.replace(access.place, model=access.model, key_source=self._key_source)
+            ending.broke(answer, failure_of(error, wire, place))
         for delta in (*pieces.rest(), *ending.words()):
             yield delta
         for call in ending.calls:
