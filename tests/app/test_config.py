@@ -276,6 +276,15 @@ def test_wrong_variables(home: Path, variable: str, what: str) -> None:
     assert finding == (f"environment variable {variable}", what)
 
 
+def test_a_table_in_a_variable_is_json(home: Path) -> None:
+    """What is no JSON is told as such; JSON that says something else as what is allowed."""
+    allowed = SETTINGS["people"].allowed
+    told = f"people must be JSON, and this is not. In config.toml it is {allowed}"
+    for value, what in {"{": told, "[]": f"people must be {allowed}"}.items():
+        (finding,) = read_config(home, {"HANSARD_PEOPLE": value}, {})[1]
+        assert finding == ("environment variable HANSARD_PEOPLE", what)
+
+
 @pytest.mark.parametrize(
     "variable", ["HANSARD_HOME", "HANSARD_DEMO_FOLDER", "HANSARD_SEED", "HANSARD_LONG", "HANSARD_PROVE", "BUSY"]
 )

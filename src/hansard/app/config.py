@@ -186,8 +186,11 @@ class Gathered:
         """Check a value and keep it, or say what is allowed in its place."""
         try:
             value = checked(setting, given, is_text=source.kind is not SourceKind.FILE)
-        except (msgspec.DecodeError, UnicodeEncodeError):
-            self.find(source, f"{setting.key} must be {setting.allowed}{what_was_wrong(setting, given)}")
+        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            # A ValidationError is JSON that says something else.
+            is_json = isinstance(error, msgspec.ValidationError) or not setting.is_table
+            what = setting.allowed if is_json else f"JSON, and this is not. In {FILE_NAME} it is {setting.allowed}"
+            self.find(source, f"{setting.key} must be {what}{what_was_wrong(setting, given)}")
         else:
             self.values[setting.key], self.sources[setting.key] = value, source
 
