@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from hansard.cli.main import cli
+from hansard.intake.commands.turns import NOTHING_BEGUN
 from hansard.testing.fakes import Counting
 from tests.engine.stage import PlayedModel
 from tests.intake.town import ANN, BOB, ROOM, settings_of, town
@@ -36,6 +37,8 @@ async def test_why(home: Path) -> None:
     """The last turn's askers, verdict and rule are told in the chat; a turn can be named by its id."""
     async with town(home, settings_of(ANN, BOB), PlayedModel(PAY, ["paid"], PAY, ["no"])) as here:
         equip(here, Counting())
+        await here.ask("/why", ANN, ROOM, is_for_agent=True)
+        assert (await here.notices(await here.session(ROOM)))[-1] == NOTHING_BEGUN
         await here.ask("Pay", ANN, ROOM, is_for_agent=True)
         room = await here.session(ROOM)
         first = (await here.record.turns.list(room))[-1]

@@ -31,6 +31,8 @@ from hansard.record.turns.entries import ToolDecided, TurnAsked, TurnEnded, Turn
 
 NOT_YOURS = "Somebody else asked for that answer. Guests of a room may stop, steer and repeat only their own."
 
+NOTHING_BEGUN = "No answer has begun here yet: say something first."
+
 STOP_SECONDS_MAX = 10.0
 """How long a command waits for the turn that it asked to stop."""
 
@@ -175,6 +177,8 @@ async def answer(scene: CommandScene, given: Given) -> str:
 async def why(scene: CommandScene, argument: str) -> CommandReply:
     """Say why the tools of the last turn, or of the one that is named, were run or not."""
     record, name = scene.record, argument.strip()
+    if not name and not await begun_turns(record, scene.session_id):
+        return scene.reply(NOTHING_BEGUN)
     turn = await (find_turn(record, scene.session_id, name) if name else last_turn(record, scene.session_id))
     facts = await read_facts(record, turn)
     if scene.is_own_only and scene.asker not in {each.person for each in facts.by or ()}:
@@ -191,10 +195,14 @@ class TurnFacts(msgspec.Struct, frozen=True, kw_only=True):
     answered: tuple[QuestionAnswered, ...] = ()
 
 
+async def begun_turns(record: Record, session_id: str) -> list[TurnInfo]:
+    return [turn for turn in await record.turns.list(session_id) if turn.fence and turn.state != "queued"]
+
+
 async def last_turn(record: Record, session_id: str) -> TurnInfo:
-    begun = [turn for turn in await record.turns.list(session_id) if turn.fence and turn.state != "queued"]
+    begun = await begun_turns(record, session_id)
     if not begun:
-        raise NotFound(f"no turn of session {session_id} has begun")
+        raise NotFound(f"no turn of session {session_id} has begun", "Ask something in it: then there is one.")
     return max(begun, key=lambda turn: turn.fence)
 
 
