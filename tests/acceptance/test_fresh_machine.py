@@ -32,7 +32,7 @@ QUESTIONS = (
 )
 """The demo model says what it likes; one of these makes it talk long enough."""
 
-PROGRESS = re.compile(r"\d+ MB so far|Checking what was fetched")
+PROGRESS = re.compile(r"\d+ MB on disk so far|Checking what was fetched")
 DEMO_NOTE = "This is a small demo model"
 INTERRUPTED = "⎯ interrupted"
 

@@ -161,7 +161,7 @@ def fetch(scratch: Path, installer: Sequence[str], progress: Callable[[str], Non
                 try:
                     process.wait(PROGRESS_SECONDS)
                 except subprocess.TimeoutExpired:
-                    progress(f"… {megabytes(scratch)} MB so far")
+                    progress(f"… {megabytes(scratch)} MB on disk so far, packed and unpacked")
         finally:
             process.kill()
             process.wait()
