@@ -76,7 +76,7 @@ class InvalidInput(HansardError):
 class TooLarge(InvalidInput):
     """A value exceeds a limit; nothing was written."""
 
-    hint = "Split the content, or store it as a blob and refer to it. Nothing was written."
+    hint = "Shorten the content, or split it. Nothing was written."
 
 
 class FileUnreadable(InvalidInput):
@@ -269,7 +269,8 @@ class LogForked(RecordRefused):
     """A session's log does not continue the database's history."""
 
     hint = (
-        "Run `hansard verify` to see both chains. Nothing is written to that session until one of them is moved aside."
+        "`hansard verify` names the entry at which they part. Copy the home, then move one of the two away: "
+        "the log, or state.db with its -wal and -shm."
     )
 
 

@@ -166,7 +166,9 @@ class JournalCheck:
             )
         elif (line.seq, line.digest, line.id) != (row.seq, row.digest.hex(), row.id) or line.row().body != row.body:
             self._log_broken = True
-            self.find("log", f"the log has another entry {line.seq} ({line.id}, {line.digest[:16]}) than seq {row.seq}")
+            there = f"entry {line.seq} ({line.id}, {line.digest[:16]})"
+            here = f"entry {row.seq} ({row.id}, {row.digest.hex()[:16]})"
+            self.find("log", f"the log has {there} where the database has {here}")
         self._offset = end
 
     def _check_end(self, snapshot: Reads, journal: Journal) -> None:
