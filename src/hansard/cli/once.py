@@ -10,7 +10,15 @@ import click
 import msgspec
 
 from hansard.app.wiring import App
-from hansard.cli.process import EXIT_COULD_NOT_RUN, EXIT_DONE, EXIT_FAILED, Options, run, silence_stdout
+from hansard.cli.process import (
+    EXIT_COULD_NOT_RUN,
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_READER_GONE,
+    Options,
+    run,
+    silence_stdout,
+)
 from hansard.cli.talk import SOURCE, attach, find_session, opened, owner_of, report_to_stderr
 from hansard.cli.terminal.text import safe, safe_json
 from hansard.domain.limits import ENTRY_BYTES_MAX
@@ -32,9 +40,6 @@ CUT = (
     "the answer may be incomplete; what was shown is recorded. When the cause is gone, `hansard -r {id}` shows it, and "
     "/retry there asks again."
 )
-
-EXIT_READER_GONE = 141
-"""As a shell reports a program that was ended by a closed pipe."""
 
 
 def read_question(prompt: str) -> str:
