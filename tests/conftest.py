@@ -20,8 +20,10 @@ from tests.schedule import UnitScheduling, rank_of
 # Homes and settings that tests make are not open to a group, whatever the umask of whoever runs them.
 os.umask(0o022)
 
-# A shell that runs the tests in the background has them ignore Ctrl-C, and so would each program that they interrupt.
+# A shell that runs the tests in the background has them ignore Ctrl-C, and nohup a hang-up; so would each program that
+# they interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 SLOW = [hypothesis.HealthCheck.too_slow]
 """A busy machine draws examples slowly. That is no fault of a test."""
