@@ -52,7 +52,9 @@ def test_people_by_a_variable(home: Path) -> None:
     assert config.settings.people == {"ann": Person(matrix=("@ann:h",), terminal=True)}
     for text in ("ann", "{", '{"ann": 1}', '{"ann": {"matrix": ["ann"]}}', '{"Ann B": {}}'):
         (finding,) = read_config(home, {"HANSARD_PEOPLE": text}, {})[1]
-        assert finding.what == f"people must be {SETTINGS['people'].allowed}"
+        is_json = text.endswith("}")
+        not_json = "" if is_json else "JSON, and this is not. In config.toml it is "
+        assert finding.what == f"people must be {not_json}{SETTINGS['people'].allowed}"
 
 
 def test_one_wrong_person_is_one_finding(home: Path) -> None:
