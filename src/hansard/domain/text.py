@@ -23,7 +23,7 @@ import math
 import re
 from enum import StrEnum
 from functools import cache
-from typing import TypeVar, overload
+from typing import TypeVar
 
 import msgspec
 
@@ -168,13 +168,7 @@ def clean_struct(value: Struct) -> Struct:
     return msgspec.structs.replace(value, **changes)
 
 
-@overload
-def read_state(states: type[State], text: str) -> State: ...
-@overload
-def read_state(states: type[State], text: str | None) -> State | None: ...
-def read_state(states: type[State], text: str | None) -> State | None:
-    if text is None:
-        return None
+def read_state(states: type[State], text: str) -> State:
     try:
         return states(text)
     except ValueError:

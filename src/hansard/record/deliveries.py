@@ -29,7 +29,6 @@ from hansard.domain.text import INTEGER_MAX, clean_name, clean_struct, clean_tex
 from hansard.errors import IdConflict, InvalidInput, NotFound, WrongState
 from hansard.journal.backend import Reads
 from hansard.journal.calls import Caller
-from hansard.journal.causes import name_owner
 from hansard.journal.concepts import ENCODER, Body, Concept, EntryPlace, Table
 from hansard.journal.entries import Journal
 from hansard.journal.transaction import SQL as JOURNAL
@@ -251,7 +250,7 @@ def end_lost_delivery(
     delivery = find_delivery(tx, session_id, delivery_id)
     if delivery is None or delivery.state != DeliveryState.SENDING or is_alive(delivery.owner):
         return False
-    reason = f"its sender, {name_owner(delivery.owner)}, is gone"
+    reason = f"its sender {delivery.owner} is gone"
     move_delivery(tx, session_id, delivery.id, DeliveryState.UNKNOWN, reason=reason, token=token)
     return True
 
@@ -410,7 +409,7 @@ class Deliveries:
         after: Delivery | None = None,
     ) -> list[Delivery]:
         """Return deliveries, by session and id; `after` is the last one of the page before."""
-        wanted = read_state(DeliveryState, state)
+        wanted = None if state is None else read_state(DeliveryState, state)
 
         def read(snapshot: Reads) -> list[Delivery]:
             start, last = (0, ""), INTEGER_MAX

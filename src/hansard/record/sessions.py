@@ -408,7 +408,7 @@ class Sessions:
         archived: bool | None = None,
     ) -> list[Session]:
         """Return all sessions or `limit` of them, latest activity first; `before` is the last id of the page before."""
-        known = read_state(SessionState, state)
+        known = None if state is None else read_state(SessionState, state)
         return await self._caller.read(
             lambda snapshot: list_sessions(
                 snapshot, owner=owner, source=source, state=known, before=before, limit=limit, archived=archived

@@ -301,7 +301,8 @@ class Filters(TypedDict, total=False):
 
 
 def describe_search(query: str, limit: int, context: int, filters: Filters) -> Search:
-    role = read_state(Role, filters.get("role"))
+    given = filters.get("role")
+    role = None if given is None else read_state(Role, given)
     since, until = filters.get("since"), filters.get("until")
     return Search(
         query=clean_text(query),

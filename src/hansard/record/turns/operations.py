@@ -20,7 +20,7 @@ from hansard.domain.sessions import RESUMED_SUFFIX, TURN_ENDS, SessionState, Tur
 from hansard.domain.settings import Busy
 from hansard.errors import IdConflict, InvalidInput, NotFound, StaleLease
 from hansard.journal.backend import Reads
-from hansard.journal.causes import explain_holding, name_owner
+from hansard.journal.causes import explain_holding
 from hansard.journal.concepts import ENCODER, Body, IsAlive
 from hansard.journal.entries import SEQ_BITS, Journal, Stretch
 from hansard.journal.transaction import Transaction, open_stream
@@ -421,7 +421,7 @@ def close_lost(tx: Transaction, session_id: str, is_alive: IsAlive, words: Wordi
     if chats and not waits and not again:
         told = MessageAdded(role=Role.NOTICE, parts=(Text(words.recovered),))
         tx.add(journal, f"~lost:{running.id}", told)
-    reason = f"{name_owner(running.owner)} is gone"
+    reason = f"its owner {running.owner} is gone"
     tx.add(journal, f"~ended:{running.id}", TurnEnded(turn_id=running.id, state=TurnState.LOST, reason=reason))
     if again:
         again_id = f"{running.id}-again"
