@@ -54,7 +54,7 @@ class HansardError(Exception):
     """The base of every error here."""
 
     retryable: ClassVar[bool] = False
-    hint: str = "Run the command again with --debug and report what it prints."
+    hint: str = "Run the command again as `hansard --debug …`, and report what it prints."
     """What a person can do. An error of `hansard.journal.causes` has the hint of its cause instead of its class's."""
 
     cause: str = ""
@@ -269,8 +269,8 @@ class LogForked(RecordRefused):
     """A session's log does not continue the database's history."""
 
     hint = (
-        "`hansard verify` names the entry at which they part. Copy the home, then move one of the two away: "
-        "the log, or state.db with its -wal and -shm."
+        "`hansard verify` names the entry at which they part. Copy the home, then move that log away: it is written "
+        "anew from the database. What only the log has stays in the file that was moved."
     )
 
 
@@ -343,4 +343,7 @@ class PostUnknown(ChannelError):
     """The connection broke before the answer came: it may have been shown."""
 
     retryable = True
-    hint = "Nothing to do: it is settled by its key or from the timeline, and shown once."
+    hint = (
+        "Nothing to do now: Hansard finds out, or sends it again. On Telegram it may then appear twice, the second "
+        "time marked ↻. `hansard deliveries` lists what is left to decide."
+    )

@@ -261,7 +261,7 @@ async def test_garbage_for_a_database(filled: Path, data: bytes) -> None:
     found = verify(filled)
     assert found.returncode == EXIT_COULD_NOT_RUN
     assert "damaged" in found.stderr
-    assert "Move state.db, state.db-wal and state.db-shm away together" in found.stderr
+    assert "Move state.db away, with state.db-wal and state.db-shm if they are there" in found.stderr
     assert (filled / "state.db").read_bytes() == data
 
 

@@ -48,8 +48,8 @@ HINTS = {
     "own/file": "What was recorded is safe. The file is this user's own. Run: chmod u+rwX {top}/own/file",
     "own/closed": "The folder is this user's own. Run: chmod -R u+rwX {top}/own/closed",
     "own/closed/new": "The folder is this user's own. Run: chmod -R u+rwX {top}/own/closed",
-    "own/foreign": "What was recorded is safe. Give that file back to this user (sudo chown {id} {top}/own/foreign), "
-    "or run Hansard as the user who owns the home.",
+    "own/foreign": "What was recorded is safe. {top}/own/foreign belongs to another user (user id 0), "
+    "and others beside it may, too. Run: sudo chown {id} {top}/own/foreign",
     "new": "{top} belongs to another user (user id 0): choose another home (--home), "
     "or run Hansard as the user who owns this one.",
     "theirs/home": "{top}/theirs belongs to another user (user id 0): choose another home (--home), "

@@ -321,12 +321,17 @@ def why_replaceable(step: PathStep) -> str:
         return f"{step.folder} (mode {mode:04o}); run: chmod go-w {shlex.quote(str(step.folder))}"
     if not step.inner.is_symlink() or (owner := step.inner.lstat().st_uid) in {os.geteuid(), ROOT_USER}:
         return ""
-    return told_owner(f"the link {step.inner}", step.inner, owner, "-h ")
+    return told_owner(f"the link {step.inner}", step.inner, owner, OF_THE_LINK)
+
+
+OF_THE_LINK: Final = "-h "
+"""An option of chown: the link itself, not what it leads to."""
 
 
 def told_owner(what: str, path: Path, owner: int, option: str = "") -> str:
     """Return that something belongs to another user, and the command that changes that."""
-    command = f"sudo chown {option}{os.geteuid()} {shlex.quote(str(path))}"
+    real = path if option == OF_THE_LINK else path.resolve()
+    command = f"sudo chown {option}{os.geteuid()} {shlex.quote(str(real))}"
     return f"{what} belongs to another user (user id {owner}); run hansard as that user, or run: {command}"
 
 

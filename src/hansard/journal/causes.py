@@ -75,7 +75,8 @@ WORDS: Final[dict[Cause, CauseWords]] = {
     ),
     Cause.DISK_FULL: CauseWords(
         "the disk is full",
-        f"{SAFE_AND_READABLE}. Free some space and try again; a Hansard that is running goes on by itself.",
+        f"{SAFE_AND_READABLE}. Free some space (`df` shows it; `df -i` counts files) and try again; "
+        "a Hansard that is running goes on by itself.",
     ),
     Cause.QUOTA: CauseWords(
         "this user's disk quota is used up",
@@ -88,12 +89,13 @@ WORDS: Final[dict[Cause, CauseWords]] = {
     ),
     Cause.TOO_MANY_FILES: CauseWords(
         "too many files are open",
-        f"{SAFE}. Raise the limit (`ulimit -n 1024`, or LimitNOFILE in a systemd unit) and start Hansard again.",
+        f"{SAFE}. `ulimit -n` shows the limit. Set a higher one (`ulimit -n 4096`, or LimitNOFILE in a systemd unit; "
+        "an administrator may have to allow it) and start Hansard again.",
     ),
     Cause.DISK_FAILS: CauseWords(
         "the disk reported an error",
-        "What was acknowledged is in the database and in the logs. Look for errors of the disk in the system's log, "
-        "and copy the home to another disk if it is failing.",
+        "Copy the home to another disk now: some of it may not be readable here. Then look for errors of the disk in "
+        "the system's log (`journalctl -k`), and run `hansard --home COPY verify`.",
     ),
     Cause.MISSING: CauseWords(
         "a file or folder is missing",
@@ -101,7 +103,8 @@ WORDS: Final[dict[Cause, CauseWords]] = {
     ),
     Cause.NOT_A_FOLDER: CauseWords(
         "a file lies where a folder must be",
-        f"{SAFE}. Check --home and HANSARD_HOME; move the file away if it should not be there, and try again.",
+        "Move that file away, keep it, and try again. If it lies in the place of the home, check --home and "
+        "HANSARD_HOME first. In the place of sessions/, the logs are then written anew from state.db.",
     ),
     Cause.IS_A_FOLDER: CauseWords(
         "a folder lies where a file must be",
@@ -117,7 +120,7 @@ WORDS: Final[dict[Cause, CauseWords]] = {
     ),
     Cause.LOCKED_BY_STRANGER: CauseWords(
         "another program holds state.db locked",
-        f"{SAFE}. End that program's transaction (a database shell, a backup); "
+        f"{SAFE}. End that program's transaction (a database shell, a backup), then try again; "
         "a Hansard that is running goes on by itself.",
     ),
     Cause.LOCK_HELD: CauseWords(
@@ -130,8 +133,8 @@ WORDS: Final[dict[Cause, CauseWords]] = {
     ),
     Cause.DAMAGED: CauseWords(
         "state.db is damaged",
-        "It was left as it is. Move state.db, state.db-wal and state.db-shm away together and open the record again: "
-        "the database is rebuilt from the logs.",
+        "It was left as it is. Move state.db away, with state.db-wal and state.db-shm if they are there, and keep "
+        "them. Then run the command again: the database is rebuilt from the logs.",
         RecordDamaged,
     ),
     Cause.CANNOT_OPEN: CauseWords(
@@ -156,7 +159,7 @@ WORDS: Final[dict[Cause, CauseWords]] = {
     ),
     Cause.OTHER: CauseWords(
         "the system reported an error",
-        "What was acknowledged is in the database and in the logs. Run the command again with --debug to see details.",
+        "Nothing more is known. Run the command again as `hansard --debug …`, with --debug directly after `hansard`.",
     ),
 }
 
@@ -230,7 +233,11 @@ def explain_waiting(locks: Path | str) -> HansardError | None:
     holder = _first_other(lock.pid for lock in held if lock.kind == "FLOCK" and lock.mode == "WRITE")
     if holder is None:
         return None
-    return tell(Cause.LOCK_HOLDER_STOPPED if holder.is_stopped else Cause.LOCK_HELD, holder)
+    error = tell(Cause.LOCK_HOLDER_STOPPED if holder.is_stopped else Cause.LOCK_HELD, holder)
+    if holder.is_stopped:
+        goes_on = f"`kill -CONT {holder.pid}`, or `fg` in the shell where it was stopped"
+        error.hint = f"{SAFE}. Let that process go on ({goes_on}), or end it: `kill -KILL {holder.pid}`."
+    return error
 
 
 def explain_delay(locks: Path | str) -> HansardError:
@@ -335,18 +342,22 @@ def _hint_of_rights(path: str) -> str:
         place = place if look is not None else os.path.dirname(place)
     if look is None or _may_use(place, look):
         return ""
-    is_folder, named = stat.S_ISDIR(look.st_mode), shlex.quote(place)
+    is_folder, named = stat.S_ISDIR(look.st_mode), shlex.quote(os.path.realpath(place))
     kind, recursive = ("folder", "-R ") if is_folder else ("file", "")
     safe = f"{SAFE}. " if is_there and (not is_folder or os.access(place, os.X_OK)) else ""
     if look.st_uid == os.geteuid():
         missing = OWN_RIGHTS[is_folder] & ~look.st_mode
         return f"{safe}The {kind} is this user's own. Run: chmod {recursive}u+rwX {named}" if missing else ""
     around = _look_at_path(os.path.dirname(place))
-    if around is not None and around.st_uid == os.geteuid() and place != "/":
-        command = f"sudo chown {recursive}{os.geteuid()} {named}"
-        return f"{safe}Give that {kind} back to this user ({command}), or run Hansard as the user who owns the home."
-    owner = f"{place} belongs to another user (user id {look.st_uid})"
-    return f"{safe}{owner}: choose another home (--home), or run Hansard as the user who owns this one."
+    owner = f"{safe}{place} belongs to another user (user id {look.st_uid})"
+    if around is None or around.st_uid != os.geteuid() or place == "/":
+        return f"{owner}: choose another home (--home), or run Hansard as the user who owns this one."
+    command = f"sudo chown {recursive}{os.geteuid()} {named}"
+    if not is_folder:
+        return f"{owner}, and others beside it may, too. Run: {command}"
+    return (
+        f"{owner}: run Hansard as that user. Only if it should be this user's, and that one runs no gateway: {command}"
+    )
 
 
 def _may_use(path: str, look: os.stat_result) -> bool:

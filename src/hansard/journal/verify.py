@@ -200,7 +200,7 @@ class JournalCheck:
         """Tell what the log holds beyond the database: another chain, or an unfinished write."""
         _, line = next(self._lines, (0, None))
         told = "lines that cannot be read" if line is None else f"entry {line.seq} ({line.id}, {line.digest[:16]})"
-        self.find("log", f"the log goes on after seq {self._seq} with {told}")
+        self.find("log", f"after entry {self._seq} the log goes on with {told}")
 
     def _check_part(self, snapshot: Reads, journal: Journal) -> None:
         chunks = snapshot.rows(SQL.read_chunks, (journal.key,))

@@ -106,6 +106,7 @@ def normal(line: str, home: Path) -> str:
     """Leave out what differs from run to run."""
     line = line.replace(str(home), "HOME")
     line = re.sub(r"process \d+, \S+?\)", "process N)", line)
+    line = re.sub(r"(kill -[A-Z]+) \d+", r"\1 N", line)
     line = re.sub(r"\b[0-9a-f]{16}\b", "DIGEST", line)
     return re.sub(r"user id \d+", "user id N", line)
 

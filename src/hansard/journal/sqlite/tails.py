@@ -103,7 +103,7 @@ class LogTail:
             )
             raise error
         message = f"{name} tells another history than the database: {entry}; "
-        raise LogForked(f"{message}nothing is written to it until one of them is moved aside")
+        raise LogForked(f"{message}nothing is written to it until it is moved away")
 
     @property
     def is_sound(self) -> bool:
