@@ -81,9 +81,7 @@ def host_of(url: str) -> str:
 class AnswerMeter:
     """How much came of one answer."""
 
-    def __init__(self, event_bytes_max: int = EVENT_BYTES_MAX, answer_bytes_max: int = ANSWER_BYTES_MAX) -> None:
-        self._event_bytes_max = event_bytes_max
-        self._answer_bytes_max = answer_bytes_max
+    def __init__(self) -> None:
         self._event_bytes = 0
         self._answer_bytes = 0
         self._tail = b""
@@ -95,7 +93,7 @@ class AnswerMeter:
         self._event_bytes = len(seen) - last if last >= 0 else self._event_bytes + len(data)
         self._answer_bytes += len(data)
         self._tail = seen[-BLANK_LINE_BYTES_MAX + 1 :]
-        if self._event_bytes > self._event_bytes_max:
-            raise AnswerRefused(f"it sent more than {self._event_bytes_max // MIB} MiB at once, without an end")
-        if self._answer_bytes > self._answer_bytes_max:
-            raise AnswerRefused(f"its answer has more than {self._answer_bytes_max // MIB} MiB")
+        if self._event_bytes > EVENT_BYTES_MAX:
+            raise AnswerRefused(f"it sent more than {EVENT_BYTES_MAX // MIB} MiB at once, without an end")
+        if self._answer_bytes > ANSWER_BYTES_MAX:
+            raise AnswerRefused(f"its answer has more than {ANSWER_BYTES_MAX // MIB} MiB")

@@ -11,6 +11,7 @@ import logging
 import secrets
 import string
 import time
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,12 +22,11 @@ from hansard.channels.matrix.crypto import Crypto
 from hansard.channels.matrix.identity import Secrets, Signer
 from hansard.channels.matrix.keeping import Keeping, Login
 from hansard.channels.matrix.rooms import MatrixRooms
-from hansard.channels.matrix.wire import HTTP_FORBIDDEN, MatrixWire, asking_error_of, path
-from hansard.errors import ChannelDown, ChatGone, PostRefused
+from hansard.channels.matrix.wire import MatrixWire, asking_error_of, path
+from hansard.errors import ChannelDown, ChatGone, ConfigInvalid, InvalidInput, PostRefused
 
 logger = logging.getLogger(__name__)
 
-DEVICE_NAME: Final = "Hansard"
 LOGGED_OUT: Final = (
     "The homeserver no longer takes the access token of {user}: its device was logged out or removed. "
     "Set HANSARD_MATRIX_PASSWORD, or a new token in HANSARD_MATRIX_TOKEN; Hansard goes on by itself then."
@@ -114,7 +114,10 @@ class Account:
             except PostRefused as error:
                 logger.warning("the device's keys could not be published: %s", error)
             try:
-                self.trouble = await Signer(self.wire, session.crypto, self.keeping, self._given).ensure()
+                await Signer(self.wire, session.crypto, self.keeping, self._given).ensure()
+                self.trouble = ""
+            except (ConfigInvalid, InvalidInput) as error:
+                self.trouble = str(error)
             except OSError as error:
                 raise ChannelDown(f"{self.keeping.folder} cannot be written: {type(error).__name__}") from error
         if self.trouble:
@@ -227,12 +230,12 @@ class Account:
             "identifier": {"type": "m.id.user", "user": self.user_id},
             "password": self._given.password,
             "device_id": kept.device_id,
-            "initial_device_display_name": DEVICE_NAME,
+            "initial_device_display_name": "Hansard",
         }
         what = "logging in"
         self.wire.token = ""
         answer = await self.wire.try_ask("POST", path("login"), body, what=what)
-        if answer.status == HTTP_FORBIDDEN:
+        if answer.status == HTTPStatus.FORBIDDEN:
             if before is not None:
                 self.keeping.keep_login(before)  # its token may still be good
             self._stop(REFUSED.format(user=self.user_id))

@@ -33,7 +33,6 @@ HTML: Final = "org.matrix.custom.html"
 
 NOTICES: Final = frozenset({"m.notice", "m.server_notice"})
 """What programs say to people. It is recorded and never answered: two agents would talk for ever."""
-UNKNOWN_REQUESTS: Final = frozenset({"m.key.verification.request"})
 FILES: Final = frozenset({"m.image", "m.file", "m.audio", "m.video"})
 PROTOCOLS: Final = ("m.key.verification.", "m.call.", "org.matrix.call.")
 """Types of events by which clients talk to each other. Of them only the call itself is meant for a person."""
@@ -106,7 +105,7 @@ def message_says(content: Json) -> Says:
     reply = ReplyKind.ANSWER
     if kind in NOTICES:
         reply = ReplyKind.NONE
-    elif kind in UNKNOWN_REQUESTS or not (text.strip() or files):
+    elif kind == "m.key.verification.request" or not (text.strip() or files):
         reply = ReplyKind.EXPLAIN
     return Says(text=text, formatted=formatted, quoted=quoted, files=files, reply=reply)
 

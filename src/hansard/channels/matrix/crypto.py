@@ -130,8 +130,7 @@ class Crypto:
         self._olm = new_machine(self.user_id, self.device_id, self._store, self.pins)
 
     def sign(self, value: Json) -> str:
-        signature: str = self._olm.sign_json(value)
-        return signature
+        return str(self._olm.sign_json(value))
 
     def remember_encrypted(self, room_id: str) -> None:
         """A room that was encrypted once stays so, whatever the homeserver says later."""
@@ -390,25 +389,16 @@ class Withholding:
         send: Callable[[str, Json], Awaitable[None]],
     ) -> None:
         """Tell devices of a room's present key, unless they were told before."""
-        session, sender_key = machine.outbound_group_sessions[room_id], machine.account.identity_keys["curve25519"]
-        messages = self._messages(room_id, session, sender_key, refused)
-        if messages:
-            try:
-                await send("m.room_key.withheld", {"messages": messages})
-            except ChannelError as error:
-                logger.warning("devices could not be told why they get no key: %s", error)
-
-    def _messages(self, room_id: str, session: Any, sender_key: str, refused: Iterable[Any]) -> Json:  # noqa: ANN401
-        """Return what devices are to be told that were not told before, by user and device."""
-        session_id, told = self.told.get(room_id, ("", set()))
-        if session_id != session.id:
+        session_id = machine.outbound_group_sessions[room_id].id
+        before_id, told = self.told.get(room_id, ("", set()))
+        if before_id != session_id:
             told = set()
-        self.told[room_id] = (session.id, told)
+        self.told[room_id] = (session_id, told)
         withheld = {
             "algorithm": "m.megolm.v1.aes-sha2",
             "room_id": room_id,
-            "session_id": session.id,
-            "sender_key": sender_key,
+            "session_id": session_id,
+            "sender_key": machine.account.identity_keys["curve25519"],
             "code": "m.unverified",
         }
         messages: Json = {}
@@ -417,4 +407,9 @@ class Withholding:
                 told.add((device.user_id, device.id))
                 reason = REASONS[self._pins.trust(device.user_id)]
                 messages.setdefault(device.user_id, {})[device.id] = withheld | {"reason": reason}
-        return messages
+        if not messages:
+            return
+        try:
+            await send("m.room_key.withheld", {"messages": messages})
+        except ChannelError as error:
+            logger.warning("devices could not be told why they get no key: %s", error)

@@ -90,19 +90,17 @@ class Gaps:
 
     def _joined_at(self, timeline: list[Json]) -> int | None:
         """Where the agent came into the room; None when it was there all the time."""
-        joins = (
+        joins = [
             place
-            for place, raw in reversed(list(enumerate(timeline)))
+            for place, raw in enumerate(timeline)
             if is_membership(raw, self._user_id, {"join"})
             and text_of(raw, "unsigned", "prev_content", "membership") != "join"
-        )
-        return next(joins, None)
+        ]
+        return joins[-1] if joins else None
 
     def _invited_at(self, timeline: list[Json]) -> int | None:
-        invited = (
-            place for place, raw in reversed(list(enumerate(timeline))) if is_membership(raw, self._user_id, {"invite"})
-        )
-        return next(invited, None)
+        places = [place for place, raw in enumerate(timeline) if is_membership(raw, self._user_id, {"invite"})]
+        return places[-1] if places else None
 
 
 def is_membership(raw: Json, user_id: str, kinds: set[str]) -> bool:
@@ -116,9 +114,11 @@ def is_membership(raw: Json, user_id: str, kinds: set[str]) -> bool:
 PAGE_EVENTS: Final = 100
 
 
-async def raw_events(wire: MatrixWire, place: MatrixPlace) -> AsyncGenerator[Json, None]:
-    """A room's events, or a thread's, the latest first. A room's are all of them, those of its threads too."""
-    start = ""
+async def history(
+    wire: MatrixWire, session: MatrixLogin, me: Self, place: MatrixPlace, *, events_max: int
+) -> AsyncGenerator[TimelineEvent, None]:
+    """Give what was said and how it was changed in a room, with its threads, or in a thread, the latest first."""
+    start, count = "", 0
     while True:
         query = {"dir": "b", "limit": str(PAGE_EVENTS)} | ({"from": start} if start else {})
         if place.thread_id:
@@ -127,23 +127,13 @@ async def raw_events(wire: MatrixWire, place: MatrixPlace) -> AsyncGenerator[Jso
         else:
             page = await wire.ask("GET", path("rooms", place.room_id, "messages"), what="reading a room", query=query)
         for raw in objects_of(page, "chunk"):
-            yield raw
+            if (shown := shown_of(raw, session, me, place.room_id)) is not None:
+                yield shown
+            count += 1
+            if count >= events_max:
+                return
         start = text_of(page, "next_batch") if place.thread_id else text_of(page, "end")
         if not start:
-            return
-
-
-async def history(
-    wire: MatrixWire, session: MatrixLogin, me: Self, place: MatrixPlace, *, events_max: int
-) -> AsyncGenerator[TimelineEvent, None]:
-    """Give what was said and how it was changed, the latest first."""
-    count = 0
-    async for raw in raw_events(wire, place):
-        shown = shown_of(raw, session, me, place.room_id)
-        if shown is not None:
-            yield shown
-        count += 1
-        if count >= events_max:
             return
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -21,8 +22,8 @@ from hansard.channels import Json, canonical, list_of, object_of, objects_of, te
 from hansard.channels.matrix import secret_storage
 from hansard.channels.matrix.keeping import CrossSigningSeeds, Keeping
 from hansard.channels.matrix.secret_storage import decode, encode
-from hansard.channels.matrix.wire import HTTP_NOT_FOUND, HTTP_UNAUTHORISED, MatrixWire, error_of, path
-from hansard.errors import ChannelDown, ConfigInvalid, InvalidInput
+from hansard.channels.matrix.wire import MatrixWire, error_of, path
+from hansard.errors import ChannelDown, ConfigInvalid
 
 if TYPE_CHECKING:
     from hansard.channels.matrix.crypto import Crypto
@@ -120,21 +121,15 @@ class Signer:
         self._wire, self._crypto, self._keeping, self._given = wire, crypto, keeping, given
         self._user_id, self._device_id = crypto.user_id, crypto.device_id
 
-    async def ensure(self) -> str:
-        """Do what is missing; return what a person has to do, or nothing."""
-        try:
-            return await self._ensure()
-        except (ConfigInvalid, InvalidInput) as error:
-            return str(error)
-
-    async def _ensure(self) -> str:
+    async def ensure(self) -> None:
+        """Do what is missing. What a person has to do is raised: ConfigInvalid, InvalidInput."""
         own = await self._crypto.own_keys()
         published = public_of(own, "master", self._user_id)
         seeds = self._keeping.seeds()
         if seeds is None and published and not self._given.wants_new_identity:
             seeds = await self._restored(published)
             if seeds is None:
-                return NO_SEEDS.format(user=self._user_id)
+                raise ConfigInvalid(NO_SEEDS.format(user=self._user_id))
         if seeds is None:
             seeds = CrossSigningSeeds(**{usage: encode(secrets.token_bytes(32)) for usage in USAGES})
             if not self._keeping.recovery_key():
@@ -143,13 +138,12 @@ class Signer:
             self._keeping.keep_seeds(seeds)
         identity = Identity.of(seeds)
         if published and published != identity.master.public and not self._given.wants_new_identity:
-            return OTHER_MASTER.format(user=self._user_id)
+            raise ConfigInvalid(OTHER_MASTER.format(user=self._user_id))
         if any(public_of(own, usage, self._user_id) != key.public for usage, key in zip(USAGES, identity, strict=True)):
             await self._publish(identity)
             own = await self._crypto.own_keys()
         await self._sign(identity, own)
         await self._store(seeds)
-        return ""
 
     async def _publish(self, identity: Identity) -> None:
         """Upload the public keys. Homeservers ask for the password, at the latest when keys are replaced."""
@@ -159,7 +153,7 @@ class Signer:
         body["master_key"] = self._with(body["master_key"], self._device_id, self._crypto.sign(body["master_key"]))
         target = path("keys", "device_signing", "upload")
         answer = await self._wire.try_ask("POST", target, body, what=what)
-        if answer.status == HTTP_UNAUTHORISED and "flows" in answer.body:
+        if answer.status == HTTPStatus.UNAUTHORIZED and "flows" in answer.body:
             stages = [list_of(flow, "stages") for flow in objects_of(answer.body, "flows")]
             if not self._given.password or ["m.login.password"] not in stages:
                 raise ConfigInvalid(PERSON_WANTED.format(user=self._user_id))
@@ -170,7 +164,7 @@ class Signer:
                 "session": text_of(answer.body, "session"),
             }
             answer = await self._wire.try_ask("POST", target, body, what=what)
-            if answer.status == HTTP_UNAUTHORISED:
+            if answer.status == HTTPStatus.UNAUTHORIZED:
                 raise ConfigInvalid(f"The homeserver refuses the password of {self._user_id}.")
         if not answer.is_good:
             raise ChannelDown(str(error_of(answer, what)))
@@ -201,7 +195,7 @@ class Signer:
         what = "reading the account's secret storage"
         target = path("user", self._user_id, "account_data", kind)
         answer = await self._wire.try_ask("GET", target, what=what)
-        if answer.status == HTTP_NOT_FOUND:
+        if answer.status == HTTPStatus.NOT_FOUND:
             return {}
         if not answer.is_good:
             raise ChannelDown(str(error_of(answer, what)))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
 from hansard.channels import Json, text_of
-from hansard.channels.matrix.wire import HTTP_NOT_FOUND, MatrixResponse, MatrixWire, asking_error_of
+from hansard.channels.matrix.wire import MatrixResponse, MatrixWire, asking_error_of
 from hansard.errors import ChannelError, ChatGone, NotFound
 from hansard.ports.channel import LocalFile, RemoteFile
 
@@ -43,7 +44,8 @@ async def fetch(wire: MatrixWire, file: RemoteFile, *, bytes_max: int) -> bytes:
         raise NotFound("The file's address is not one of Matrix.")
     where = f"{quote(address['server'], safe='')}/{address['media']}"
     found = await wire.download(f"/_matrix/client/v1/media/download/{where}", bytes_max=bytes_max)
-    if isinstance(found, MatrixResponse) and found.status == HTTP_NOT_FOUND and found.code in {"", "M_UNRECOGNIZED"}:
+    unknown = {"", "M_UNRECOGNIZED"}
+    if isinstance(found, MatrixResponse) and found.status == HTTPStatus.NOT_FOUND and found.code in unknown:
         # A homeserver from before media were for members only.
         found = await wire.download(f"/_matrix/media/v3/download/{where}", bytes_max=bytes_max)
     if isinstance(found, MatrixResponse):

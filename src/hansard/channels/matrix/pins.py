@@ -127,23 +127,20 @@ class Pins:
 
     def _confirmed(self, user_id: str, pin: Pin) -> Pin | None:
         """Return a person's pin after what the admin confirmed meanwhile; None when none is left."""
+        pins = dict(self._pins)
         try:
-            return self._take_confirmation(user_id, pin)
+            confirmation = self._keeping.confirmation(user_id)
+            if confirmation is None or (confirmation.user_id, confirmation.master) != (user_id, pin.seen):
+                return pin
+            if pin.seen:
+                pins[user_id] = msgspec.structs.replace(pin, master=pin.seen, since_seconds=time.time())
+            else:
+                del pins[user_id]
+                self._without.add(user_id)
+            self._keeping.keep_pins(pins)
         except (OSError, ConfigInvalid) as error:
             logger.warning("a confirmed identity cannot be taken up: %s", error)
             return pin
-
-    def _take_confirmation(self, user_id: str, pin: Pin) -> Pin | None:
-        confirmation = self._keeping.confirmation(user_id)
-        if confirmation is None or (confirmation.user_id, confirmation.master) != (user_id, pin.seen):
-            return pin
-        pins = dict(self._pins)
-        if pin.seen:
-            pins[user_id] = msgspec.structs.replace(pin, master=pin.seen, since_seconds=time.time())
-        else:
-            del pins[user_id]
-            self._without.add(user_id)
-        self._keeping.keep_pins(pins)
         self._pins = pins
         logger.warning("the changed Matrix identity of %s counts from now on: the admin confirmed it", user_id)
         return pins.get(user_id)

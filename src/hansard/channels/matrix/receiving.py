@@ -84,7 +84,6 @@ class UnreadableEvents:
         self._keeps = raws.keeps if isinstance(raws, Keeps) else lambda _event_id: True
         self._by_key: dict[str, dict[str, Json]] = {}
         self._fresh: list[Json] = []
-        self._count = 0
         self.all_due = True
         for text in raws:
             try:
@@ -95,10 +94,9 @@ class UnreadableEvents:
     def _add(self, raw: Json) -> bool:
         event_id = text_of(raw, "event_id")
         waiting = self._by_key.get(text_of(raw, "content", "session_id"), {})
-        if self._count >= HELD_MAX or event_id in waiting:
+        if sum(map(len, self._by_key.values())) >= HELD_MAX or event_id in waiting:
             return False
         self._by_key.setdefault(text_of(raw, "content", "session_id"), waiting)[event_id] = raw
-        self._count += 1
         return True
 
     def begin(self) -> None:
@@ -124,7 +122,7 @@ class UnreadableEvents:
         for raw in raws:
             key = text_of(raw, "content", "session_id")
             waiting = self._by_key.get(key, {})
-            self._count -= waiting.pop(text_of(raw, "event_id"), None) is not None
+            waiting.pop(text_of(raw, "event_id"), None)
             if not waiting:
                 self._by_key.pop(key, None)
 
@@ -231,8 +229,10 @@ class MatrixReceiver:
         # What gathered while nobody asked may take the homeserver long.
         seconds += ANSWER_SECONDS if seconds else GATHERED_SECONDS
         body = await self._account.wire.ask("GET", path("sync"), what="syncing", seconds=seconds, query=query)
-        self._came |= session.crypto.take_sync(self._new_to_device(body))
-        for raw in list_of(body, "to_device", "events"):
+        # When a sync had to be repeated, this process has taken some of its to-device messages before.
+        fresh = [raw for raw in list_of(body, "to_device", "events") if digest_of(raw) not in self._taken]
+        self._came |= session.crypto.take_sync(body | {"to_device": {"events": fresh}})
+        for raw in fresh:
             remember(self._taken, digest_of(raw), None, SENDERS_MAX)
         cut: list[str] = []
         for room_id, info in object_of(body, "rooms", "join").items():
@@ -255,11 +255,6 @@ class MatrixReceiver:
         waiting.done(read)
         self._came.clear()
         return Batch(cursor=text_of(body, "next_batch"), events=tuple(events), cut=tuple(cut))
-
-    def _new_to_device(self, body: Json) -> Json:
-        """The sync without to-device messages that this process has taken before, when a sync had to be repeated."""
-        fresh = [raw for raw in list_of(body, "to_device", "events") if digest_of(raw) not in self._taken]
-        return body | {"to_device": {"events": fresh}}
 
     async def _readable_now(self, session: MatrixLogin, waiting: UnreadableEvents) -> tuple[list[Json], list[Event]]:
         """The events of before whose keys are here now: as they were, and as they read."""

@@ -7,6 +7,7 @@ costs more when the account is in many rooms.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from hansard.channels import Json, object_of, objects_of, remember, text_of
 from hansard.channels.matrix.crypto import Crypto
 from hansard.channels.matrix.reading import ENCRYPTION, MEMBER, RULES, VISIBILITY
-from hansard.channels.matrix.wire import HTTP_NOT_FOUND, MatrixWire, asking_error_of, path
+from hansard.channels.matrix.wire import MatrixWire, asking_error_of, path
 
 PRESENT: Final = frozenset({"join", "invite"})
 INVITE: Final = "invite"
@@ -46,9 +47,7 @@ class MatrixRoom(msgspec.Struct, kw_only=True):
     def is_direct(self) -> bool:
         """Whether only one person is there besides the agent, and nobody else can come or read uninvited.
 
-        The flag that clients set on direct chats is not asked: it stays when a third person is invited, who would then
-        sit in a chat in which the first one's history can be opened. A chat that the person has just left counts, too:
-        what was said in it before was said to the agent alone, and nobody can come who is not invited.
+        A chat that the person has just left counts, too: what was said in it was said to the agent alone.
         """
         is_private = self.join_rule == INVITE and self.history_visibility in MEMBERS_READ
         return is_private and len(self.members.keys() - {self.agent}) <= 1
@@ -128,7 +127,7 @@ class MatrixRooms:
         answer = await self._wire.try_ask("GET", path("rooms", room_id, "state", kind, ""), what=what)
         if answer.is_good:
             return answer.body
-        if answer.status == HTTP_NOT_FOUND and answer.code == "M_NOT_FOUND":
+        if answer.status == HTTPStatus.NOT_FOUND and answer.code == "M_NOT_FOUND":
             return None
         raise asking_error_of(answer, what)
 

@@ -7,6 +7,7 @@ A request is made once: waiting and repeating are the business of whoever knows 
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
 from urllib.parse import quote
 
@@ -44,15 +45,6 @@ PASSING_CODES: Final = frozenset(
 CLIMBING: Final = frozenset({".", ".."})
 """Parts of a path that name another folder. Quoting leaves them as they are."""
 
-HTTP_OK: Final = 200
-HTTP_REDIRECTED: Final = 300
-HTTP_UNAUTHORISED: Final = 401
-HTTP_FORBIDDEN: Final = 403
-HTTP_NOT_FOUND: Final = 404
-HTTP_TOO_LARGE: Final = 413
-HTTP_BUSY: Final = 429
-HTTP_BROKEN: Final = 500
-
 
 class MatrixResponse(NamedTuple):
     """What the homeserver said."""
@@ -63,7 +55,7 @@ class MatrixResponse(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        return HTTP_OK <= self.status < HTTP_REDIRECTED
+        return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
     @property
     def code(self) -> str:
@@ -72,7 +64,7 @@ class MatrixResponse(NamedTuple):
 
     @property
     def is_token_refused(self) -> bool:
-        return self.status == HTTP_UNAUTHORISED and self.code in TOKEN_CODES
+        return self.status == HTTPStatus.UNAUTHORIZED and self.code in TOKEN_CODES
 
 
 def path(*parts: str) -> str:
@@ -85,18 +77,18 @@ def path(*parts: str) -> str:
 def error_of(answer: MatrixResponse, what: str) -> ChannelError:
     """Say what a refusal means. `what` is what was tried, for people."""
     text = f"{what}: the homeserver answered {answer.status} {answer.code}".rstrip()
-    if answer.status == HTTP_BUSY or answer.code == "M_LIMIT_EXCEEDED":
+    if answer.status == HTTPStatus.TOO_MANY_REQUESTS or answer.code == "M_LIMIT_EXCEEDED":
         return ChannelBusy(text, answer.retry_seconds)
-    if answer.status >= HTTP_BROKEN:
+    if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return PostUnknown(text)
     if answer.is_token_refused or answer.code in PASSING_CODES:
         return ChannelDown(text)
-    if answer.status == HTTP_TOO_LARGE or answer.code == "M_TOO_LARGE":
+    if answer.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or answer.code == "M_TOO_LARGE":
         return PostRefused(text)
     if not answer.code:
         # Not a homeserver's answer: a proxy's, or that of a wrong address.
         return ChannelDown(text)
-    return (ChatGone if answer.status in {HTTP_FORBIDDEN, HTTP_NOT_FOUND} else PostRefused)(text)
+    return (ChatGone if answer.status in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND} else PostRefused)(text)
 
 
 def asking_error_of(answer: MatrixResponse, what: str) -> ChannelError:
@@ -118,11 +110,12 @@ def retry_seconds_of(body: Json, header: str | None) -> float:
 
 
 class RequestOptions(TypedDict, total=False):
-    """What a request is for, in words for people; how long it may take; the query of its address."""
+    """What a request is for, in words for people; how long it may take; the query of its address; what the body is."""
 
     what: str
     seconds: float
     query: Query
+    media_type: str
 
 
 class MatrixWire:
@@ -151,24 +144,46 @@ class MatrixWire:
             raise ChannelDown(str(error)) from error
 
     async def post(
-        self, method: str, path: str, body: object = None, **options: Unpack[RequestOptions]
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        what: str = SOME_REQUEST,
+        seconds: float = ANSWER_SECONDS_MAX,
+        query: Query | None = None,
+        media_type: str = "application/json",
     ) -> MatrixResponse:
         """Make one request: ChannelDown when it was surely not made, PostUnknown when its answer did not come."""
-        data = None if body is None else msgspec.json.encode(body)
-        headers = {"Content-Type": "application/json"} if data is not None else {}
-        return await self._request(method, path, data, headers, **options)
+        import aiohttp
+
+        data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS_MAX)
+        try:
+            async with self._open().request(
+                method,
+                self.homeserver + path,
+                data=data,
+                headers=self._headers() | ({"Content-Type": media_type} if data is not None else {}),
+                params=query,
+                timeout=timeout,
+                allow_redirects=False,
+            ) as response:
+                answer = await answer_of(response)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
+            raise ChannelDown(f"{what}: {reason(error)}") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise PostUnknown(f"{what}: {reason(error)}") from error
+        self.is_token_refused = self.is_token_refused or answer.is_token_refused
+        return answer
 
     async def upload(self, data: bytes, *, name: str, media_type: str) -> str:
         """Store a file on the homeserver; return its mxc address."""
-        what, headers, query = "storing a file", {"Content-Type": media_type}, {"filename": name} if name else {}
-        options: RequestOptions = {"what": what, "seconds": MEDIA_SECONDS_MAX, "query": query}
-        try:
-            answer = await self._request("POST", "/_matrix/media/v3/upload", data, headers, **options)
-        except PostUnknown as error:
-            raise ChannelDown(str(error)) from error
-        if not answer.is_good:
-            raise asking_error_of(answer, what)
-        return str(answer.body.get("content_uri", ""))
+        options: RequestOptions = {"what": "storing a file", "seconds": MEDIA_SECONDS_MAX, "media_type": media_type}
+        if name:
+            options["query"] = {"filename": name}
+        answer = await self.ask("POST", "/_matrix/media/v3/upload", data, **options)
+        return str(answer.get("content_uri", ""))
 
     async def download(self, path: str, *, bytes_max: int) -> bytes | MatrixResponse:
         """Read a file; TooLarge once it is seen to be larger. What is not a file is returned as an answer."""
@@ -178,12 +193,12 @@ class MatrixWire:
         try:
             async with self._open().get(
                 self.homeserver + path,
-                headers=self._headers({}),
+                headers=self._headers(),
                 params={"allow_redirect": "false"},
                 timeout=timeout,
                 allow_redirects=False,
             ) as response:
-                if response.status != HTTP_OK:
+                if response.status != HTTPStatus.OK:
                     return await answer_of(response)
                 if (response.content_length or 0) > bytes_max:
                     raise TooLarge(f"The file has {response.content_length} bytes; the limit is {bytes_max}.")
@@ -203,40 +218,8 @@ class MatrixWire:
             # The transports of closed connections end with the next turns of the loop.
             await asyncio.sleep(0)
 
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        data: bytes | None,
-        headers: dict[str, str],
-        *,
-        what: str = SOME_REQUEST,
-        seconds: float = ANSWER_SECONDS_MAX,
-        query: Query | None = None,
-    ) -> MatrixResponse:
-        import aiohttp
-
-        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS_MAX)
-        try:
-            async with self._open().request(
-                method,
-                self.homeserver + path,
-                data=data,
-                headers=self._headers(headers),
-                params=query,
-                timeout=timeout,
-                allow_redirects=False,
-            ) as response:
-                answer = await answer_of(response)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
-            raise ChannelDown(f"{what}: {reason(error)}") from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise PostUnknown(f"{what}: {reason(error)}") from error
-        self.is_token_refused = self.is_token_refused or answer.is_token_refused
-        return answer
-
-    def _headers(self, headers: dict[str, str]) -> dict[str, str]:
-        return headers | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     def _open(self) -> aiohttp.ClientSession:
         import aiohttp
@@ -260,11 +243,11 @@ async def answer_of(response: aiohttp.ClientResponse) -> MatrixResponse:
     async for piece in response.content.iter_chunked(64 * 1024):
         read += piece
         if len(read) > ANSWER_BYTES_MAX:
-            return MatrixResponse(HTTP_BROKEN, {})
+            return MatrixResponse(HTTPStatus.INTERNAL_SERVER_ERROR, {})
     try:
         body = msgspec.json.decode(read, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
         # A proxy's page in place of an answer: nothing is known about what became of the request.
-        status = response.status if response.status >= HTTP_REDIRECTED else HTTP_BROKEN
+        status = response.status if response.status >= HTTPStatus.MULTIPLE_CHOICES else HTTPStatus.INTERNAL_SERVER_ERROR
         return MatrixResponse(status, {}, retry_seconds_of({}, response.headers.get("Retry-After")))
     return MatrixResponse(response.status, body, retry_seconds_of(body, response.headers.get("Retry-After")))

@@ -259,13 +259,10 @@ class TelegramChannel:
 
     async def _in_some_form(self, place: TelegramPlace, forms: list[Form], call: Any) -> str:  # noqa: ANN401 - a closure
         """Send words in the first form that Telegram understands, to where the chat is now."""
-        for number, form in enumerate(forms, 1):
-            try:
+        for form in forms[:-1]:
+            with contextlib.suppress(NotParsed):
                 return await self._where_it_is(place, form, call)
-            except NotParsed:
-                if number == len(forms):
-                    raise
-        raise PostRefused("there is no form of it")
+        return await self._where_it_is(place, forms[-1], call)
 
     async def _where_it_is(self, place: TelegramPlace, form: Form, call: Any) -> str:  # noqa: ANN401 - a closure
         chat_id = self._places.now(place.chat_id)

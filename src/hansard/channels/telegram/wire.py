@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import re
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hansard.channels import Json
@@ -51,9 +52,6 @@ GET_UPDATES: Final = "get_Updates"
 """The library's own method parses all updates at once: a single one that it does not understand would hold up all the
 others for ever. Spelled so, the method counts as one that the library does not know, and its answer comes as it is."""
 
-HTTP_OK: Final = 200
-HTTP_NOT_FOUND: Final = 404
-
 LOGGERS: Final = ("telegram", "httpx", "httpcore")
 """Whose logs hold addresses, and with them the token."""
 
@@ -76,8 +74,6 @@ GONE: Final = (
     "chat_restricted",
 )
 """What Telegram says, in answers of 400, of a chat in which nothing can be shown."""
-NOT_MODIFIED: Final = "message is not modified"
-NOT_PARSED: Final = "can't parse entities"
 
 ACCOUNT_REFUSED: Final = (
     "Telegram does not take the token of bot {account}. Put the present one, from BotFather, into the file "
@@ -197,9 +193,9 @@ class TelegramWire:
                 asyncio.timeout(DOWNLOAD_SECONDS_MAX),
                 self._files.stream("GET", f"{base_url}/{path}") as response,
             ):
-                if response.status_code == HTTP_NOT_FOUND:
+                if response.status_code == HTTPStatus.NOT_FOUND:
                     raise NotFound("Telegram does not give the file any more.")
-                if response.status_code != HTTP_OK or not is_plain(response):
+                if response.status_code != HTTPStatus.OK or not is_plain(response):
                     raise ChannelDown(f"fetching a file: the server answered {response.status_code}")
                 async for piece in response.aiter_raw():
                     read += piece
@@ -331,9 +327,9 @@ def seconds_of(error: Any) -> float:  # noqa: ANN401 - the library's, which is i
 
 def refusal_of(text: str) -> ChannelError:
     said = text.casefold()
-    if NOT_PARSED in said:
+    if "can't parse entities" in said:
         return NotParsed(text)
-    if NOT_MODIFIED in said:
+    if "message is not modified" in said:
         return NotModified(text)
     return (ChatGone if any(sign in said for sign in GONE) else PostRefused)(text)
 
