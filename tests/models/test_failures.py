@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from hansard.domain.requests import Delta, FailureKind, FinishReason, ModelEvent
+from hansard.models import clients
 from hansard.models.endings import AnswerWire
-from hansard.models.failures import TEXT_CHARACTERS_MAX, RequestTarget, blotted, failure_of, said
+from hansard.models.failures import TEXT_CHARACTERS_MAX, blotted, failure_of, said
 from hansard.models.pydantic import ProviderModel, open_provider
 from tests.clock import leap
 from tests.models.helpers import HELLO, KEY, STALL_SECONDS, STYLES, Answer, ask, asking
@@ -308,8 +309,8 @@ async def test_who_is_meant_and_what_helps(style: str, behaviour: Behaviour, key
 
 def test_texts_are_one_plain_line() -> None:
     """What a provider says is shown on one line, shortened, and without characters that a terminal obeys."""
-    place = RequestTarget(host="h", secrets=("hush-hush",), stall_seconds=1)
-    text = said("It failed", {"error": {"message": "a\n\x1b[31mb\thush-hush " + "c" * 1000}}, place)
+    access = clients.find_access(clients.STYLES["openai"], "m", key="hush-hush", base_url="http://h", stall_seconds=1)
+    text = said("It failed", {"error": {"message": "a\n\x1b[31mb\thush-hush " + "c" * 1000}}, access)
     assert text.startswith("It failed: a [31mb … cc")
     assert text.isprintable()
     assert len(text) == len("It failed: ") + TEXT_CHARACTERS_MAX
@@ -322,6 +323,6 @@ def test_longer_secrets_go_first() -> None:
 
 def test_library_that_is_not_there() -> None:
     """A library that cannot be imported is missing, by its name."""
-    place = RequestTarget(host="h", secrets=(), stall_seconds=1)
-    failure = failure_of(ModuleNotFoundError("no", name="anthropic"), AnswerWire(), place)
+    access = clients.find_access(clients.STYLES["openai"], "m", key=None, base_url="http://h", stall_seconds=1)
+    failure = failure_of(ModuleNotFoundError("no", name="anthropic"), AnswerWire(), access)
     assert (failure.kind, "anthropic" in failure.text) == (FailureKind.MISSING, True)

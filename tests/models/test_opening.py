@@ -206,10 +206,10 @@ def test_secrets_of_an_access() -> None:
         base_url="http://me:hush@host:1/v1",
         stall_seconds=1,
     )
-    assert access.place.host == "host:1"
-    assert set(access.place.secrets) == {KEY, "hush", "me"}
+    assert access.host == "host:1"
+    assert set(access.secrets) == {KEY, "hush", "me"}
     bare = find_access(STYLES["openai"], "m", key=None, base_url="http://h", stall_seconds=1)
-    assert bare.place.secrets == ()
+    assert bare.secrets == ()
 
 
 def test_imports_are_late() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -212,15 +213,14 @@ def model_parts(said: AssistantSaid) -> list[Json]:
         if isinstance(part, Text):
             parts.append({"text": part.text})
         elif isinstance(part, ToolCall):
-            signature = decoded(part.signature) or (NOT_SIGNED if needs_signature else b"")
-            needs_signature = False
             call = {"name": part.name, "args": arguments_object(part.arguments), "id": part.id}
-            parts.append({"function_call": call, **signed(signature)})
+            parts.append({"function_call": call, **signed(part.signature, NOT_SIGNED if needs_signature else b"")})
+            needs_signature = False
         elif isinstance(part, Reasoning) and part.id == SIGNS_TEXT:
             if parts and "text" in parts[-1] and "thought" not in parts[-1]:
-                parts[-1] |= signed(decoded(part.signature))
+                parts[-1] |= signed(part.signature)
         elif isinstance(part, Reasoning) and part.text:
-            parts.append({"text": part.text, "thought": True, **signed(decoded(part.signature))})
+            parts.append({"text": part.text, "thought": True, **signed(part.signature)})
     return parts or [{"text": NO_TEXT}]
 
 
@@ -230,13 +230,9 @@ def response_part(result: ToolResult, name: str) -> Json:
     return {"function_response": response}
 
 
-def signed(signature: bytes) -> Json:
-    """Return a signature as a field of a part; none when there is none."""
-    return {"thought_signature": signature} if signature else {}
-
-
-def decoded(signature: str) -> bytes:
-    try:
-        return b64decode(signature, validate=True)
-    except ValueError:
-        return b""
+def signed(signature: str, otherwise: bytes = b"") -> Json:
+    """Return a signature as a field of a part; none when there is none that can be read."""
+    found = otherwise
+    with suppress(ValueError):
+        found = b64decode(signature, validate=True) or otherwise
+    return {"thought_signature": found} if found else {}

@@ -14,7 +14,6 @@ import msgspec
 from hansard.domain.http_answers import UNPACKED
 from hansard.models.bodies import ASKED, google_contents
 from hansard.models.endings import observe
-from hansard.models.failures import RequestTarget
 
 if TYPE_CHECKING:
     import httpx2
@@ -79,6 +78,8 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     base_url: str
     key: str
+    key_source: str
+    """Where the key came from, such as `keys.toml`; empty when none was given."""
     stall_seconds: float
 
     @property
@@ -92,14 +93,15 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_own and self.key == PLACEHOLDER_KEY
 
     @property
-    def place(self) -> RequestTarget:
+    def host(self) -> str:
+        return urlsplit(self.base_url).netloc.rpartition("@")[2]
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What may not be said about a request."""
         parts = urlsplit(self.base_url)
         secrets = (self.key, parts.password or "", parts.username or "")
-        return RequestTarget(
-            host=parts.netloc.rpartition("@")[2],
-            secrets=tuple(secret for secret in secrets if secret not in {"", PLACEHOLDER_KEY}),
-            stall_seconds=self.stall_seconds,
-        )
+        return tuple(secret for secret in secrets if secret not in {"", PLACEHOLDER_KEY})
 
 
 def find_access(
@@ -109,6 +111,7 @@ def find_access(
     key: str | None,
     base_url: str | None,
     stall_seconds: float,
+    key_source: str = "",
 ) -> ModelAccess:
     """Complete what was given by what the environment says, with the variables of the provider's own library."""
     variable = next((name for name in style.key_variables if os.environ.get(name)), "")
@@ -117,6 +120,7 @@ def find_access(
         model=model,
         base_url=base_url or os.environ.get(style.base_url_variable) or style.base_url,
         key=key or os.environ.get(variable) or PLACEHOLDER_KEY,
+        key_source=key_source if key else variable and f"environment {variable}",
         stall_seconds=stall_seconds,
     )
 

@@ -161,13 +161,8 @@ class DemoModel:
     async def close(self) -> None:
         """End the server and wait until it is gone. A start that is under way ends with it."""
         self._closed = True
-        process, self._process = self._process, None
         starting, self._starting = self._starting, None
-        if process is not None:
-            await asyncio.to_thread(end, process)
-        if starting is not None:
-            await asyncio.wait([starting])
-            await close_client(starting)
+        await self._clear_away(starting)
 
     async def _server(self) -> DemoServer | Failure:
         """Return the running server, or start one. Concurrent callers wait for the same start."""
@@ -178,13 +173,19 @@ class DemoModel:
             starting = self._starting = asyncio.create_task(self._start(starting))
         return await asyncio.shield(starting)
 
-    async def _start(self, before: asyncio.Task[DemoServer | Failure] | None) -> DemoServer | Failure:
-        """Clear away the server before, start one, and wait until it says its port."""
+    async def _clear_away(self, starting: asyncio.Task[DemoServer | Failure] | None) -> None:
+        """End the server, and let go of the connections to it when its start gave any."""
         process, self._process = self._process, None
         if process is not None:
             await asyncio.to_thread(end, process)
-        if before is not None:
-            await close_client(before)
+        if starting is not None:
+            await asyncio.wait([starting])
+            if not starting.cancelled() and isinstance(server := starting.result(), DemoServer):
+                await server.model.close()
+
+    async def _start(self, before: asyncio.Task[DemoServer | Failure] | None) -> DemoServer | Failure:
+        """Clear away the server before, start one, and wait until it says its port."""
+        await self._clear_away(before)
         if self._closed:
             return CLOSED
         key = secrets.token_hex(16)
@@ -210,12 +211,6 @@ class DemoModel:
         log = self._folder / "server.log"
         where = f"; see {log}" if log.exists() else ""
         return Failure(kind=FailureKind.UNAVAILABLE, text=f"The demo model did not start: {how}{where}.")
-
-
-async def close_client(started: asyncio.Task[DemoServer | Failure]) -> None:
-    """Let go of the connections to the server that a start gave, if it gave one."""
-    if not started.cancelled() and isinstance(server := started.result(), DemoServer):
-        await server.model.close()
 
 
 def is_alive(started: asyncio.Task[DemoServer | Failure]) -> bool:

@@ -23,7 +23,7 @@ import msgspec
 from hansard.domain.budgets import Usage
 from hansard.domain.http_answers import AnswerMeter, check_answer
 from hansard.domain.messages import SIGNS_TEXT, Part, Reasoning, Text, ToolCall
-from hansard.domain.requests import Delta, Failure, FailureKind, FinishReason
+from hansard.domain.requests import Failure, FailureKind, FinishReason
 from hansard.models.bodies import decode_object
 from hansard.models.failures import cut_off
 
@@ -129,61 +129,47 @@ REASONS: Final = {
 }
 
 
-class AnswerEnding:
-    """How one answer ended. Without a failure it is whole."""
+class WholeAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How an answer ended that is whole."""
 
-    def __init__(self, wire: AnswerWire, style: str) -> None:
-        self._wire = wire
-        self._style = style
-        self.failure: Failure | None = cut_off(wire)
-        self.reason = FinishReason.STOP
-        self.calls: tuple[ToolCall, ...] = ()
-        self._refusal = ""
+    reason: FinishReason
+    calls: tuple[ToolCall, ...]
+    refusal: str
+    """The words in which a model declines to answer: the library keeps them back until the end."""
 
-    def ended(self, answer: StreamedResponse) -> None:
-        """The library read the answer to what it takes for the end."""
-        if raw_reason(answer) or self._is_whole(answer):
-            self._finish(answer)
-        else:
-            self.failure = cut_off(self._wire)
 
-    def broke(self, answer: StreamedResponse | None, failure: Failure) -> None:
-        """An exception ended it. After a finish reason only figures are missing."""
-        if answer is not None and raw_reason(answer):
-            self._finish(answer)
-        else:
-            self.failure = failure
-
-    def words(self) -> list[Delta]:
-        """Return what the library keeps back until the end: the words in which a model declines to answer."""
-        return [Delta(self._refusal)] if self._refusal else []
-
-    def _is_whole(self, answer: StreamedResponse) -> bool:
-        """Whether an answer without a finish reason is whole all the same."""
-        if self._style != "openai":
-            return False
-        if self._wire.marked_done:
-            return True
-        whole_calls = all(decode_object(written_arguments(call)) is not None for call in tool_calls(answer))
-        return bool(answer.get().parts) and whole_calls and self._wire.delimited and self._wire.ends_between_events
-
-    def _finish(self, answer: StreamedResponse) -> None:
-        if raw_reason(answer) == "error":
-            self.failure = Failure(kind=FailureKind.CUT, text="The provider broke the answer off.")
-            return
-        self.failure = None
-        self.reason = REASONS.get(answer.finish_reason or "stop", FinishReason.STOP)
-        self._refusal = str((answer.provider_details or {}).get("refusal") or "")
-        calls = tool_calls(answer)
-        if self.reason is FinishReason.LENGTH:
-            # The limit may have fallen into the arguments of the last call.
-            calls = [call for call in calls if decode_object(written_arguments(call)) is not None]
-        self.calls = tuple(
+def ending_of(
+    answer: StreamedResponse | None, wire: AnswerWire, style: str, failure: Failure | None = None
+) -> WholeAnswer | Failure:
+    """Return how an answer ended. `failure`: what an exception says that ended it; None: the library saw an end."""
+    given = raw_reason(answer) if answer is not None else ""
+    if answer is None or not (given or (failure is None and is_whole(answer, wire, style))):
+        return failure or cut_off(wire)
+    if given == "error":
+        return Failure(kind=FailureKind.CUT, text="The provider broke the answer off.")
+    reason = REASONS.get(answer.finish_reason or "stop", FinishReason.STOP)
+    calls = tool_calls(answer)
+    if reason is FinishReason.LENGTH:
+        # The limit may have fallen into the arguments of the last call.
+        calls = [call for call in calls if decode_object(written_arguments(call)) is not None]
+    return WholeAnswer(
+        reason=FinishReason.TOOLS if calls and reason is FinishReason.STOP else reason,
+        calls=tuple(
             ToolCall(id=call.tool_call_id, name=call.tool_name, arguments=written_arguments(call) or "{}")
             for call in calls
-        )
-        if self.calls and self.reason is FinishReason.STOP:
-            self.reason = FinishReason.TOOLS
+        ),
+        refusal=str((answer.provider_details or {}).get("refusal") or ""),
+    )
+
+
+def is_whole(answer: StreamedResponse, wire: AnswerWire, style: str) -> bool:
+    """Whether an answer without a finish reason is whole all the same."""
+    if style != "openai":
+        return False
+    if wire.marked_done:
+        return True
+    whole_calls = all(decode_object(written_arguments(call)) is not None for call in tool_calls(answer))
+    return bool(answer.get().parts) and whole_calls and wire.delimited and wire.ends_between_events
 
 
 def signed_parts(answer: StreamedResponse, model: str) -> tuple[Part, ...]:

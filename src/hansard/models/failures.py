@@ -6,14 +6,13 @@ import math
 import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import msgspec
-
 from hansard.domain.http_answers import AnswerRefused
 from hansard.domain.requests import Failure, FailureKind
 
 if TYPE_CHECKING:
     from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 
+    from hansard.models.clients import ModelAccess
     from hansard.models.endings import AnswerWire
 
 Caught = TypeVar("Caught", bound=BaseException)
@@ -43,17 +42,6 @@ STATUS_INVALID = frozenset({400, 422})
 STATUS_SERVER_MIN = 500
 
 
-class RequestTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a request went and what may not be said about it."""
-
-    host: str
-    secrets: tuple[str, ...]
-    stall_seconds: float
-    model: str = ""
-    key_source: str = ""
-    """Where the key came from, such as `keys.toml`; empty when none was given."""
-
-
 def missing_key(variable: str) -> Failure:
     return Failure(kind=FailureKind.UNAUTHORISED, text=f"There is no key for this model: set {variable}.")
 
@@ -68,12 +56,12 @@ def cut_off(wire: AnswerWire) -> Failure:
     return Failure(kind=FailureKind.CUT, text=text)
 
 
-def garbled(place: RequestTarget) -> Failure:
-    text = f"The provider sent something that could not be understood. The address is {place.host}."
+def garbled(access: ModelAccess) -> Failure:
+    text = f"The provider sent something that could not be understood. The address is {access.host}."
     return Failure(kind=FailureKind.GARBLED, text=text)
 
 
-def failure_of(error: Exception, wire: AnswerWire, place: RequestTarget) -> Failure:
+def failure_of(error: Exception, wire: AnswerWire, access: ModelAccess) -> Failure:
     """Say what an exception of the model library, the provider's library or the transport means."""
     if (own := own_failure(error)) is not None:
         return own
@@ -81,19 +69,19 @@ def failure_of(error: Exception, wire: AnswerWire, place: RequestTarget) -> Fail
     from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior
 
     if isinstance(error, ModelHTTPError):
-        return status_failure(error, error.status_code, place)
+        return status_failure(error, error.status_code, access)
     if isinstance(error, ModelAPIError) and error.in_stream:
-        text = said("The provider broke off with an error", error.body, place)
+        text = said("The provider broke off with an error", error.body, access)
         return Failure(kind=FailureKind.UNAVAILABLE, text=text)
     if (transport := cause_of(error, httpx2.TransportError)) is not None:
-        return transport_failure(transport, wire, place)
+        return transport_failure(transport, wire, access)
     if not wire.is_answered:
         # Nobody was asked, or not in words that could be sent. To repeat that would not help.
         return Failure(kind=FailureKind.REFUSED, text=f"The request could not be made ({type(error).__name__}).")
     is_empty = isinstance(error, UnexpectedModelBehavior) and not wire.size_bytes
     # An event that stops in its middle where only the closing of the connection marks the end was cut there.
     is_cut = wire.ended and not wire.delimited
-    return cut_off(wire) if is_empty or is_cut else garbled(place)
+    return cut_off(wire) if is_empty or is_cut else garbled(access)
 
 
 def own_failure(error: Exception) -> Failure | None:
@@ -105,34 +93,34 @@ def own_failure(error: Exception) -> Failure | None:
     return None
 
 
-def status_failure(error: ModelAPIError, status: int, place: RequestTarget) -> Failure:
+def status_failure(error: ModelAPIError, status: int, access: ModelAccess) -> Failure:
     """Say what an HTTP status means, or the status that an error within a stream stands for."""
     from pydantic_ai.exceptions import ModelQuotaExceededError
 
     if status in STATUS_UNAUTHORISED:
-        text = advised(said(STATUS_UNAUTHORISED[status], error.body, place), key_advice(status, place))
+        text = advised(said(STATUS_UNAUTHORISED[status], error.body, access), key_advice(status, access))
         return Failure(kind=FailureKind.UNAUTHORISED, text=text)
     if isinstance(error, ModelQuotaExceededError):
-        text = said(f"The provider's account has nothing left ({status})", error.body, place)
+        text = said(f"The provider's account has nothing left ({status})", error.body, access)
         return Failure(kind=FailureKind.REFUSED, text=text)
     if status in STATUS_BUSY:
-        text = said(f"The provider is busy ({status})", error.body, place)
+        text = said(f"The provider is busy ({status})", error.body, access)
         return Failure(kind=FailureKind.BUSY, text=text, retry_after_seconds=retry_after(error))
     if status >= STATUS_SERVER_MIN or status == STATUS_TIMEOUT:
-        text = said(f"The provider failed ({status})", error.body, place)
+        text = said(f"The provider failed ({status})", error.body, access)
         return Failure(kind=FailureKind.UNAVAILABLE, text=text, retry_after_seconds=retry_after(error))
-    text = said(f"The provider refused the request ({status})", error.body, place)
+    text = said(f"The provider refused the request ({status})", error.body, access)
     if status == STATUS_UNKNOWN:
-        text = advised(text, f"The model is {place.model!r} at {place.host}: check its name and the address.")
+        text = advised(text, f"The model is {access.model!r} at {access.host}: check its name and the address.")
     return Failure(kind=FailureKind.REFUSED, text=text, status=status)
 
 
-def key_advice(status: int, place: RequestTarget) -> str:
+def key_advice(status: int, access: ModelAccess) -> str:
     """Return where the key came from, for people: asking again with the same one does not help."""
-    if not place.key_source:
-        return f"No key was given, and {place.host} wants one."
+    if not access.key_source:
+        return f"No key was given, and {access.host} wants one."
     helps = "correct it" if status == STATUS_KEY_WRONG else "use one that may, or another model"
-    return f"The key for {place.host} is from {place.key_source}: {helps}, and start Hansard again."
+    return f"The key for {access.host} is from {access.key_source}: {helps}, and start Hansard again."
 
 
 def advised(text: str, advice: str) -> str:
@@ -151,16 +139,16 @@ def retry_after(error: ModelAPIError) -> float | None:
     return seconds if 0 <= seconds < math.inf else None
 
 
-def transport_failure(error: Exception, wire: AnswerWire, place: RequestTarget) -> Failure:
+def transport_failure(error: Exception, wire: AnswerWire, access: ModelAccess) -> Failure:
     import httpx2
 
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError | httpx2.UnsupportedProtocol):
-        return Failure(kind=FailureKind.UNAVAILABLE, text=f"No connection to {place.host}.")
+        return Failure(kind=FailureKind.UNAVAILABLE, text=f"No connection to {access.host}.")
     if isinstance(error, httpx2.TimeoutException):
-        text = f"Nothing came from the provider for {place.stall_seconds:g} seconds."
+        text = f"Nothing came from the provider for {access.stall_seconds:g} seconds."
         return Failure(kind=FailureKind.STALLED, text=text)
     if isinstance(error, httpx2.RemoteProtocolError) and not wire.size_bytes and not cut_by_peer(error):
-        return garbled(place)
+        return garbled(access)
     return cut_off(wire)
 
 
@@ -186,12 +174,12 @@ def refuses_figures(error: ModelHTTPError) -> bool:
     return error.status_code in STATUS_INVALID and "stream_options" in str(error.body)
 
 
-def said(what: str, body: object, place: RequestTarget) -> str:
+def said(what: str, body: object, access: ModelAccess) -> str:
     """Return what happened with the provider's own words about it, on one line and without secrets."""
-    words = " ".join(blotted(own_words(body), place.secrets).split())
+    words = " ".join(blotted(own_words(body), access.secrets).split())
     if len(words) > TEXT_CHARACTERS_MAX:
         words = words[: TEXT_CHARACTERS_MAX - 1] + "…"
-    return f"{what}: {words}" if words else f"{what}. The address is {place.host}."
+    return f"{what}: {words}" if words else f"{what}. The address is {access.host}."
 
 
 def own_words(body: object) -> str:

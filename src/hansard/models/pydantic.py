@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import os
 import threading
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from hansard.domain.http_answers import ANSWER_CHARACTERS_MAX, AnswerRefused
 from hansard.domain.limits import MIB
-from hansard.domain.requests import Called, Delta, Failed, Failure, Finished, ModelEvent, Request, ToolSpec
+from hansard.domain.requests import Called, Delta, Failed, Failure, Finished, ModelEvent, Request
 from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.errors import InvalidInput
 from hansard.models.bodies import ASKED, NO_TEXT, anthropic_messages, chat_messages, responses_input
 from hansard.models.clients import STYLES, ModelAccess, find_access, http_client, make_model, trusted
-from hansard.models.endings import OBSERVER, AnswerEnding, AnswerWire, known_usage, signed_parts
+from hansard.models.endings import OBSERVER, AnswerWire, ending_of, known_usage, signed_parts
 from hansard.models.failures import failure_of, missing_key, missing_package, refuses_figures
 from hansard.models.rules import rules_of
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponseStreamEvent
     from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
     from pydantic_ai.settings import ModelSettings
-    from pydantic_ai.tools import ToolDefinition
 
 
 def open_provider(
@@ -58,11 +56,10 @@ def open_provider(
     style = STYLES[prefix]
     if prefix == "google" and not is_installed("google.genai"):
         return ProviderModel(name, missing_package("google-genai"), sees=sees)
-    access = find_access(style, model, key=key, base_url=base_url, stall_seconds=stall_seconds)
+    access = find_access(style, model, key=key, base_url=base_url, stall_seconds=stall_seconds, key_source=key_source)
     if access.lacks_key:
         return ProviderModel(name, missing_key(style.key_variables[0]), sees=sees)
-    read = next((f"environment {variable}" for variable in style.key_variables if os.environ.get(variable)), "")
-    return ProviderModel(name, access, sees=sees, key_source=key_source if key else read)
+    return ProviderModel(name, access, sees=sees)
 
 
 def is_installed(module: str) -> bool:
@@ -106,11 +103,8 @@ class ProviderModel:
     uses_tools = True
     """Every provider can be offered tools; what a model makes of them is its own affair."""
 
-    def __init__(
-        self, name: str, access: ModelAccess | Failure, *, sees: bool | None = None, key_source: str = ""
-    ) -> None:
+    def __init__(self, name: str, access: ModelAccess | Failure, *, sees: bool | None = None) -> None:
         self.name = name
-        self._key_source = key_source
         prefix, _, model = name.partition(":")
         is_own = not isinstance(access, Failure) and access.is_own
         self.rules = rules_of(prefix, model, is_own=is_own, sees=sees)
@@ -127,29 +121,29 @@ class ProviderModel:
             yield Failed(failure=access)
             return
         wire = AnswerWire()
-        ending = AnswerEnding(wire, access.style.name)
         pieces = Pieces()
         answer: StreamedResponse | None = None
         try:
             async with AsyncExitStack() as stack:
-                answer = await self._ask(request, access, wire, stack)
+                answer = await self._ask(stack, wire, access, request)
                 async for event in answer:
                     if (delta := pieces.delta(event)) is not None:
                         yield delta
-                ending.ended(answer)
+                ending = ending_of(answer, wire, access.style.name)
         except Exception as error:  # noqa: BLE001  # boundary: model call
-            place = msgspec.structs.replace(access.place, model=access.model, key_source=self._key_source)
-            ending.broke(answer, failure_of(error, wire, place))
-        for delta in (*pieces.rest(), *ending.words()):
+            ending = ending_of(answer, wire, access.style.name, failure_of(error, wire, access))
+        for delta in pieces.rest():
             yield delta
+        usage = known_usage(answer, access.base_url)
+        if isinstance(ending, Failure):
+            yield Failed(failure=ending, usage=usage)
+            return
+        assert answer is not None
+        if ending.refusal:
+            yield Delta(ending.refusal)
         for call in ending.calls:
             yield Called(call)
-        usage = known_usage(answer, access.base_url)
-        if ending.failure is not None:
-            yield Failed(failure=ending.failure, usage=usage)
-        else:
-            parts = signed_parts(answer, self.name) if answer is not None else ()
-            yield Finished(reason=ending.reason, usage=usage, parts=parts)
+        yield Finished(reason=ending.reason, usage=usage, parts=signed_parts(answer, self.name))
 
     async def close(self) -> None:
         client, self._client, self._model = self._client, None, None
@@ -157,7 +151,7 @@ class ProviderModel:
             await client.aclose()
 
     async def _ask(
-        self, request: Request, access: ModelAccess, wire: AnswerWire, stack: AsyncExitStack
+        self, stack: AsyncExitStack, wire: AnswerWire, access: ModelAccess, request: Request
     ) -> StreamedResponse:
         """Send the request and return the answer that begins; once more where only the figures were refused."""
         asks_usage = self._asks_usage
@@ -165,14 +159,13 @@ class ProviderModel:
         from pydantic_ai.exceptions import ModelHTTPError
 
         try:
-            return await stack.enter_async_context(opened(model, request, access, wire))
+            return await open_answer(stack, wire, access, model, request)
         except ModelHTTPError as error:
             if access.is_own or not asks_usage or not refuses_figures(error):
                 raise
         if self._asks_usage:
             self._asks_usage, self._model = False, None
-        model = await self._made(access)
-        return await stack.enter_async_context(opened(model, request, access, wire))
+        return await open_answer(stack, wire, access, await self._made(access), request)
 
     async def _made(self, access: ModelAccess) -> Model[Any]:
         """Return the model of the library. Importing and building happen in a thread, once."""
@@ -189,11 +182,10 @@ class ProviderModel:
             return self._model
 
 
-@asynccontextmanager
-async def opened(
-    model: Model[Any], request: Request, access: ModelAccess, wire: AnswerWire
-) -> AsyncGenerator[StreamedResponse, None]:
-    """Send a request, and watch what comes back for as long as the answer is read."""
+async def open_answer(
+    stack: AsyncExitStack, wire: AnswerWire, access: ModelAccess, model: Model[Any], request: Request
+) -> StreamedResponse:
+    """Send a request, and return the answer that begins, which `wire` watches. Leaving the stack ends it."""
     from pydantic_ai.direct import model_request_stream
     from pydantic_ai.messages import ModelRequest, UserPromptPart
 
@@ -204,14 +196,12 @@ async def opened(
         model_request_parameters=map_parameters(request),
         instrument=False,
     )
-    async with AsyncExitStack() as stack:
-        token, asked = OBSERVER.set(wire), ASKED.set(request)
-        try:
-            answer = await stack.enter_async_context(opening)
-        finally:
-            OBSERVER.reset(token)
-            ASKED.reset(asked)
-        yield answer
+    token, asked = OBSERVER.set(wire), ASKED.set(request)
+    try:
+        return await stack.enter_async_context(opening)
+    finally:
+        OBSERVER.reset(token)
+        ASKED.reset(asked)
 
 
 class Pieces:
@@ -266,23 +256,22 @@ def whole_characters(text: str) -> str:
 
 
 def map_parameters(request: Request) -> ModelRequestParameters:
+    """Return the tools and the system. Strict modes would rewrite the tools' frozen schemas, so they stay off."""
     from pydantic_ai.messages import InstructionPart
     from pydantic_ai.models import ModelRequestParameters
-
-    return ModelRequestParameters(
-        function_tools=[map_tool(tool) for tool in request.tools],
-        instruction_parts=[InstructionPart(content=request.system)] if request.system.strip() else [],
-    )
-
-
-def map_tool(tool: ToolSpec) -> ToolDefinition:
-    """Return a tool, its schema as it was frozen. Strict modes would rewrite the schema, so they stay off."""
     from pydantic_ai.tools import ToolDefinition
 
-    schema = msgspec.json.decode(tool.parameters, type=dict[str, Any])
-    return ToolDefinition(
-        name=tool.name, description=tool.description, parameters_json_schema=schema, strict=False, sequential=False
-    )
+    tools = [
+        ToolDefinition(
+            name=tool.name,
+            description=tool.description,
+            parameters_json_schema=msgspec.json.decode(tool.parameters, type=dict[str, Any]),
+            strict=False,
+        )
+        for tool in request.tools
+    ]
+    instructions = [InstructionPart(content=request.system)] if request.system.strip() else []
+    return ModelRequestParameters(function_tools=tools, instruction_parts=instructions)
 
 
 def map_settings(request: Request, style: str) -> ModelSettings:

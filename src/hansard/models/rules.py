@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import msgspec
-
 from hansard.domain.limits import MIB
 from hansard.domain.requests import ModelRules, family_of
 
@@ -42,16 +40,8 @@ SEEING: Final = re.compile(
 def rules_of(style: str, model: str, *, is_own: bool, sees: bool | None = None) -> ModelRules:
     """Return the rules of a model behind a protocol; `is_own`: at the provider whose protocol it is.
 
-    `sees`: whether the model takes pictures, as a person says; None: it is judged by its name.
+    `sees`: whether the model takes pictures, as a person says; None: where not all do, it is judged by its name.
     """
-    rules = provider_rules(
-        style, model, sees=sees if sees is not None else is_own or SEEING.search(model.lower()) is not None
-    )
-    return msgspec.structs.replace(rules, images_max=0) if sees is False else rules
-
-
-def provider_rules(style: str, model: str, *, sees: bool) -> ModelRules:
-    """Return what a provider documents; `sees`: whether a model takes pictures where not all of them do."""
     window = window_of(model)
     if style == "anthropic":
         # Of more than 20 pictures in a request none may have a side of more than 2000 pixels. 5 MB are counted as sent,
@@ -60,7 +50,7 @@ def provider_rules(style: str, model: str, *, sees: bool) -> ModelRules:
             family=family_of(f"anthropic:{model}"),
             window_tokens=window,
             request_bytes_max=30 * MIB,
-            images_max=20,
+            images_max=0 if sees is False else 20,
             image_bytes_max=3_900_000,
             image_side_max=8000,
         )
@@ -69,10 +59,12 @@ def provider_rules(style: str, model: str, *, sees: bool) -> ModelRules:
             family=family_of(f"google:{model}"),
             window_tokens=window,
             request_bytes_max=18 * MIB,
-            images_max=100,
+            images_max=0 if sees is False else 100,
             image_bytes_max=7_000_000,
             image_types=("image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"),
         )
+    if sees is None:
+        sees = is_own or SEEING.search(model.lower()) is not None
     return ModelRules(
         family=family_of(f"openai-responses:{model}") if style == "openai-responses" else "",
         window_tokens=window,

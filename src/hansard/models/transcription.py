@@ -86,9 +86,9 @@ class OpenAITranscriber:
         if isinstance(error, APIStatusError):
             did = "did not accept the key" if error.status_code == STATUS_KEY else "refused it"
             what = f"the provider {did} ({error.status_code})"
-            return said(what, error.body, self._access.place).rstrip(".")
+            return said(what, error.body, self._access).rstrip(".")
         if isinstance(error, APIConnectionError):
-            return f"no connection to {self._access.place.host}"
+            return f"no connection to {self._access.host}"
         if isinstance(error, ValueError):
             return GARBLED
         return f"the provider could not be asked ({type(error).__name__})"
