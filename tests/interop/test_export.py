@@ -180,8 +180,8 @@ async def test_what_happened_to_a_parent_did_not_happen_to_its_fork(home: Path) 
         child = await record.fork("story", id="child")
         parent = await survey(record, await record.sessions.read("story"))
         own = await survey(record, child)
-    assert (parent.ended_once, parent.archived_once, sorted(parent.undone)) == (True, True, ["m2", "m3"])
-    assert (own.ended_once, own.archived_once, sorted(own.undone)) == (False, False, ["m2", "m3"])
+    assert (parent.ended_once, parent.archived_once, sorted(parent.fold.undone)) == (True, True, ["m2", "m3"])
+    assert (own.ended_once, own.archived_once, sorted(own.fold.undone)) == (False, False, ["m2", "m3"])
 
 
 async def test_parents_come_first(home: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hansard.domain.messages import Reasoning, ToolCall
 from hansard.interop.hermes_merge import Merged, align, enrich, merge
-from hansard.interop.hermes_parts import Call, Copy, Thought, key_of
+from hansard.interop.hermes_parts import Copy, key_of
 
 LETTERS = st.lists(st.sampled_from("abcdx"), max_size=14)
 
@@ -133,13 +134,13 @@ def test_lines_that_changed_places_are_one_each_and_reported() -> None:
 
 def test_the_richer_field_wins_field_by_field() -> None:
     """Each copy gives what the other lacks; where both have something, the longer one stays."""
-    call = Call(id="c1", name="terminal", arguments='{"command": "ls"}')
+    call = ToolCall(id="c1", name="terminal", arguments='{"command": "ls"}')
     one = Copy(role="assistant", content="Here  it is.", calls=(call,), at_microseconds=5)
     other = Copy(
         role="assistant",
         content="Here it is.",
-        calls=(Call(id="c1", name="terminal", arguments="{}"),),
-        thoughts=(Thought(text="Let me look.", signature="s"),),
+        calls=(ToolCall(id="c1", name="terminal", arguments="{}"),),
+        thoughts=(Reasoning("Let me look.", signature="s"),),
         finish_reason="tool_calls",
         platform_id="77",
         at_microseconds=9,

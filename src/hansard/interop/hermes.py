@@ -20,6 +20,7 @@ from hansard.domain.messages import clean_part
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.errors import InvalidInput
 from hansard.interop.hermes_parts import (
+    ROLES,
     Carried,
     Copy,
     Facts,
@@ -34,6 +35,7 @@ from hansard.interop.hermes_parts import (
     title_of,
 )
 from hansard.interop.hermes_sources import open_hermes
+from hansard.interop.transcripts import order_parents_first
 from hansard.record.api import Record
 from hansard.record.messages import operations as importing
 from hansard.record.messages.entries import MessageAdded, MessagesUndone
@@ -99,10 +101,9 @@ async def import_hermes(
     """
     report = HermesReport(dry_run=record is None)
     with open_hermes(path) as home:
-        listed = home.sessions()
-        known = {facts.id for facts in listed}
-        ordered, circles = parents_first(listed)
-        for number, facts in enumerate(ordered):
+        known = {facts.id: facts for facts in home.sessions()}
+        ordered, circles = order_parents_first({facts.id: facts.parent_id for facts in known.values()})
+        for number, facts in enumerate(known[each] for each in ordered):
             progress(ImportProgress(number, len(ordered), report.added))
             merged = home.messages(facts)
             report.gaps += find_gaps(facts, merged.messages, home.kinds)
@@ -114,16 +115,20 @@ async def import_hermes(
                 detail = f"its parent {facts.parent_id} is not in the home, or descends from it"
                 report.gaps.append(HermesFinding(kind="parent missing", session=facts.id, detail=detail))
             carried = carry(facts, merged.messages)
-            report.findings += _unknown_roles(facts, merged.messages, carried)
+            report.findings += _unknown_roles(facts, merged.messages)
             added = 0
             if record is not None:
-                wanted = WantedSession(
+                writing = Writing(
+                    record=record,
                     facts=facts,
                     carried=carried,
                     owner=owner or owner_of(facts),
-                    parent_id=session_id_of(parent_id) if parent_id else "",
+                    parent=Parent(session_id=session_id_of(parent_id), link=Link.IMPORT) if parent_id else None,
+                    report=report,
+                    so_far=ImportProgress(number, len(ordered), 0),
+                    progress=progress,
                 )
-                added = await Writing(record, wanted, report, ImportProgress(number, len(ordered), 0), progress).run()
+                added = await writing.run()
             report.added += added
             report.messages += len(carried)
             report.imported.append(
@@ -142,101 +147,70 @@ async def import_hermes(
     return report
 
 
-def parents_first(listed: Iterable[Facts]) -> tuple[list[Facts], set[str]]:
-    """Return sessions so that each follows its parent, and those whose ancestors lead back to themselves."""
-    by_id = {facts.id: facts for facts in listed}
-    ordered: dict[str, Facts] = {}
-    circles: set[str] = set()
-    for facts in by_id.values():
-        line: dict[str, Facts] = {}
-        current: Facts | None = facts
-        while current is not None and current.id not in ordered:
-            if current.id in line:
-                circles.add(next(reversed(line)))  # the first to be written: its parent cannot be there yet
-                break
-            line[current.id] = current
-            current = by_id.get(current.parent_id)
-        for each in reversed(line.values()):
-            ordered[each.id] = each
-    return list(ordered.values()), circles
-
-
-def _unknown_roles(facts: Facts, copies: list[Copy], carried: list[Carried]) -> Iterator[HermesFinding]:
-    for number, (copy, each) in enumerate(zip(copies, carried, strict=True), 1):
-        if not each.known_role:
+def _unknown_roles(facts: Facts, copies: list[Copy]) -> Iterator[HermesFinding]:
+    for number, copy in enumerate(copies, 1):
+        if copy.role not in ROLES:
             detail = f"the role {copy.role!r} is not known; it is kept as a notice"
             yield HermesFinding(kind="unknown role", session=facts.id, where=f"message {number}", detail=detail)
 
 
-class WantedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as it is to be in the record."""
+class Before(msgspec.Struct, kw_only=True):
+    """What the record has of a session already."""
 
+    bodies: dict[str, MessageAdded] = {}
+    undone: set[str] = set()
+    settings: dict[str, str] = {}
+    ended: bool = False
+    archived: bool = False
+
+
+class Writing(msgspec.Struct, kw_only=True):
+    """One session on its way into the record."""
+
+    record: Record
     facts: Facts
     carried: list[Carried]
     owner: str
-    parent_id: str
+    parent: Parent | None
+    report: HermesReport
+    so_far: ImportProgress
+    progress: Callable[[ImportProgress], None]
+    added: int = 0
 
-
-class Before(msgspec.Struct, frozen=True, kw_only=True):
-    """What the record has of a session already."""
-
-    bodies: dict[str, MessageAdded]
-    undone: set[str]
-    settings: dict[str, str]
-    ended: bool
-    archived: bool
-
-
-class Writing:
-    """One session on its way into the record."""
-
-    def __init__(
-        self,
-        record: Record,
-        wanted: WantedSession,
-        report: HermesReport,
-        so_far: ImportProgress,
-        progress: Callable[[ImportProgress], None],
-    ) -> None:
-        self._record = record
-        self._wanted = wanted
-        self._report = report
-        self._so_far = so_far
-        self._progress = progress
-        self._id = session_id_of(wanted.facts.id)
-        self._added = 0
+    @property
+    def id(self) -> str:
+        return session_id_of(self.facts.id)
 
     async def run(self) -> int:
         """Write what is not there yet, and return how many messages that were."""
-        facts = self._wanted.facts
-        parent = Parent(session_id=self._wanted.parent_id, link=Link.IMPORT) if self._wanted.parent_id else None
-        session = await self._record.create_session(
-            id=self._id, source=source_of(facts), owner=self._wanted.owner, title=title_of(facts), parent=parent
+        facts = self.facts
+        session = await self.record.create_session(
+            id=self.id, source=source_of(facts), owner=self.owner, title=title_of(facts), parent=self.parent
         )
         before = await self._read_before()
         if before.settings.get("hermes.session_id", facts.id) != facts.id:
-            self._find("refused", f"session {self._id} was imported from another session of Hermes")
+            self._find("refused", f"session {self.id} was imported from another session of Hermes")
             return 0
         for name, value in settings_of(facts).items():
             if name not in before.settings:
-                await self._record.sessions.set_setting(self._id, name, value)
-        new = [each for each in self._wanted.carried if each.message.id not in before.bodies]
+                await self.record.sessions.set_setting(self.id, name, value)
+        new = [each for each in self.carried if each.message.id not in before.bodies]
         self._compare(before)
         reopened = bool(new) and session.state == SessionState.ENDED
         if reopened:
-            await self._record.reopen_session(self._id)
+            await self.record.reopen_session(self.id)
         await self._add(new)
         await self._take_back(before)
         if (facts.ended and not before.ended) or reopened:
-            await self._record.end_session(self._id, facts.end_reason or session.end_reason or "ended in Hermes")
+            await self.record.end_session(self.id, facts.end_reason or session.end_reason or "ended in Hermes")
         if facts.archived and not before.archived:
-            await self._record.sessions.archive(self._id)
-        return self._added
+            await self.record.sessions.archive(self.id)
+        return self.added
 
     async def _read_before(self) -> Before:
-        before = Before(bodies={}, undone=set(), settings={}, ended=False, archived=False)
+        before = Before()
         after = 0
-        while page := await self._record.sessions.read_entries(self._id, after, READ_ROWS_MAX):
+        while page := await self.record.sessions.read_entries(self.id, after, READ_ROWS_MAX):
             after = page[-1].seq
             for entry in page:
                 if isinstance(entry.body, MessageAdded):
@@ -246,16 +220,16 @@ class Writing:
                 elif isinstance(entry.body, SessionSet):
                     before.settings[entry.body.name] = entry.body.value
                 elif isinstance(entry.body, SessionEnd):
-                    before = msgspec.structs.replace(before, ended=True)
+                    before.ended = True
                 elif isinstance(entry.body, SessionArchived):
-                    before = msgspec.structs.replace(before, archived=True)
+                    before.archived = True
         return before
 
     def _compare(self, before: Before) -> None:
         """Report what an earlier import wrote otherwise, and what now comes after words that it precedes in Hermes."""
         late = 0
         absent = 0
-        for each in self._wanted.carried:
+        for each in self.carried:
             body = before.bodies.get(each.message.id)
             if body is None:
                 absent += 1
@@ -267,8 +241,8 @@ class Writing:
             self._find("placed late", f"{late} messages follow words that they precede in Hermes")
 
     def _find(self, kind: str, detail: str, where: str = "") -> None:
-        finding = HermesFinding(kind=kind, session=self._wanted.facts.id, where=where, detail=detail)
-        self._report.findings.append(finding)
+        finding = HermesFinding(kind=kind, session=self.facts.id, where=where, detail=detail)
+        self.report.findings.append(finding)
 
     async def _add(self, new: list[Carried]) -> None:
         events: dict[str, int] = {}
@@ -282,37 +256,37 @@ class Writing:
                         await self._add_together([each], events)
                     except InvalidInput as error:
                         self._find("refused", str(error), each.message.id)
-            self._progress(self._so_far._replace(messages=self._report.added + self._added))
+            self.progress(self.so_far._replace(messages=self.report.added + self.added))
 
     async def _add_together(self, batch: list[Carried], events: dict[str, int]) -> None:
         for each in batch:
             for blob in each.blobs:
-                await self._record.blobs.put(blob)
+                await self.record.blobs.put(blob)
         if batch[0].platform_id:
             await self._add_event(batch[0], events)
         else:
-            await self._record.messages.import_messages(
-                self._id, [importing.ImportedMessage(each.message) for each in batch]
+            await self.record.messages.import_messages(
+                self.id, [importing.ImportedMessage(each.message) for each in batch]
             )
-        self._added += len(batch)
+        self.added += len(batch)
 
     async def _add_event(self, each: Carried, events: dict[str, int]) -> None:
         """Record a message together with the id that its platform gave it."""
         nth = events[each.platform_id] = events.get(each.platform_id, 0) + 1
         event_id = each.platform_id if nth == 1 else f"{each.platform_id}#{nth}"
-        channel = f"hermes:{source_of(self._wanted.facts)}"
-        said = [(self._id, msgspec.structs.replace(each.message, is_imported=True))]
-        accepted = await self._record.accept(said, Intake(channel=channel, account=self._id, event_id=event_id))
+        channel = f"hermes:{source_of(self.facts)}"
+        said = [(self.id, msgspec.structs.replace(each.message, is_imported=True))]
+        accepted = await self.record.accept(said, Intake(channel=channel, account=self.id, event_id=event_id))
         if all(entry.id != each.message.id for entry in accepted.entries):
             # An earlier import knew the event by other words: these are new.
-            await self._record.accept(said)
+            await self.record.accept(said)
 
     async def _take_back(self, before: Before) -> None:
-        refused = {finding.where for finding in self._report.findings if finding.kind == "refused"}
-        ids = [each.message.id for each in self._wanted.carried if each.undone]
+        refused = {finding.where for finding in self.report.findings if finding.kind == "refused"}
+        ids = [each.message.id for each in self.carried if each.undone]
         open_ids = [message_id for message_id in ids if message_id not in before.undone | refused]
         for start in range(0, len(open_ids), UNDO_IDS_MAX):
-            await self._record.messages.undo(self._id, open_ids[start : start + UNDO_IDS_MAX])
+            await self.record.messages.undo(self.id, open_ids[start : start + UNDO_IDS_MAX])
 
 
 def batches(carried: Iterable[Carried]) -> Iterator[list[Carried]]:
@@ -331,28 +305,21 @@ def batches(carried: Iterable[Carried]) -> Iterator[list[Carried]]:
         yield batch
 
 
-def find_gaps(facts: Facts, messages: Sequence[Copy], kinds: set[HermesSource]) -> list[HermesFinding]:
-    """Return what is missing in a session: replies, rows, results, whole messages, or a copy of it all."""
-    found = [*_empty(facts, messages), *_one_source(facts, kinds)]
-    standing = [message for message in messages if not message.undone]
-    return [*found, *_unanswered(facts, standing), *_loose_tools(facts, standing)]
-
-
-def _empty(facts: Facts, messages: Sequence[Copy]) -> Iterator[HermesFinding]:
+def find_gaps(facts: Facts, messages: Sequence[Copy], kinds: set[HermesSource]) -> Iterator[HermesFinding]:
+    """Yield what is missing in a session: replies, rows, results, whole messages, or a copy of it all."""
     if not messages:
         claimed = f"Hermes counted {facts.claimed}" if facts.claimed else "Hermes counted none either"
         yield HermesFinding(kind="empty session", session=facts.id, detail=f"no message in any source; {claimed}")
     elif facts.claimed > len(messages):
         detail = f"Hermes counted {facts.claimed}, and {len(messages)} are in its files"
         yield HermesFinding(kind="missing messages", session=facts.id, detail=detail)
-
-
-def _one_source(facts: Facts, kinds: set[HermesSource]) -> Iterator[HermesFinding]:
-    """Say that a session is in one source only, where Hermes kept several."""
     if len(kinds) > 1 and len(facts.sources) == 1:
         missing = ", ".join(sorted(kinds - set(facts.sources)))
         detail = f"only in {facts.sources[0]}, not in {missing}"
         yield HermesFinding(kind="one source only", session=facts.id, detail=detail)
+    standing = [message for message in messages if not message.undone]
+    yield from _unanswered(facts, standing)
+    yield from _loose_tools(facts, standing)
 
 
 def _unanswered(facts: Facts, messages: Sequence[Copy]) -> Iterator[HermesFinding]:

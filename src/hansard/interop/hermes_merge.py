@@ -70,13 +70,8 @@ def _align_middle(first: Sequence[Hashable], second: Sequence[Hashable]) -> list
 
 
 def _nth_with_nth(first: Sequence[Hashable], places: dict[Hashable, list[int]]) -> list[list[int]]:
-    seen: dict[Hashable, int] = defaultdict(int)
-    candidates = []
-    for key in first:
-        nth = seen[key]
-        seen[key] += 1
-        candidates.append(places[key][nth : nth + 1] if key in places else [])
-    return candidates
+    unpaired = {key: deque(found) for key, found in places.items()}
+    return [[unpaired[key].popleft()] if unpaired.get(key) else [] for key in first]
 
 
 def merge(first: Sequence[Copy], second: Sequence[Copy], *, in_writing_order: bool = False) -> Merged:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import math
@@ -49,7 +48,6 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     blobs: tuple[bytes, ...]
     platform_id: str
     undone: bool
-    known_role: bool
 
 
 def session_id_of(hermes_id: str) -> str:
@@ -99,7 +97,7 @@ def carry(facts: Facts, copies: Iterable[Copy]) -> list[Carried]:
     seen: dict[str, int] = {}
     carried = []
     for copy in copies:
-        digest = digest_of(facts.id, key_of(copy))
+        digest = hashlib.sha256(json.dumps([facts.id, *key_of(copy)]).encode()).hexdigest()[:24]
         seen[digest] = seen.get(digest, 0) + 1
         blobs: list[bytes] = []
         message = Message(
@@ -110,15 +108,7 @@ def carry(facts: Facts, copies: Iterable[Copy]) -> list[Carried]:
             at_microseconds=copy.at_microseconds,
         )
         platform_id = clean_line(copy.platform_id, NAME_CHARACTERS_MAX)
-        carried.append(
-            Carried(
-                message=message,
-                blobs=tuple(blobs),
-                platform_id=platform_id,
-                undone=bool(copy.undone),
-                known_role=copy.role in ROLES,
-            )
-        )
+        carried.append(Carried(message=message, blobs=tuple(blobs), platform_id=platform_id, undone=bool(copy.undone)))
     return carried
 
 
@@ -126,7 +116,7 @@ def _parts(copy: Copy, model: str, blobs: list[bytes]) -> list[Part]:
     parts: list[Part] = []
     for thought in copy.thoughts:
         signature = thought.signature if len(thought.signature) <= PART_BYTES_MAX else ""
-        parts += _bounded(Reasoning(text=thought.text, signature=signature, model=model), blobs)
+        parts += _bounded(msgspec.structs.replace(thought, signature=signature, model=model), blobs)
     if ROLES.get(copy.role) == Role.TOOL:
         parts += _result(copy, blobs)
     elif isinstance(copy.content, list):
@@ -138,7 +128,7 @@ def _parts(copy: Copy, model: str, blobs: list[bytes]) -> list[Part]:
         if len(call.arguments.encode(errors="replace")) > PART_BYTES_MAX:
             parts += [ToolCall(id=call.id, name=call.name), _stored(call.arguments.encode(errors="replace"), blobs)]
         else:
-            parts.append(ToolCall(id=call.id, name=call.name, arguments=call.arguments))
+            parts.append(call)
     return parts or [Text("")]
 
 
@@ -172,7 +162,7 @@ def _file(part: object, blobs: list[bytes]) -> list[Part]:
         return []
     try:
         data = base64.b64decode(found[2], validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return []
     return [_stored(data, blobs, found[1] or "application/octet-stream", "image")]
 
@@ -193,21 +183,6 @@ class HermesSource(StrEnum):
     SNAPSHOT = "snapshot"
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool call of an assistant's message."""
-
-    id: str
-    name: str
-    arguments: str
-
-
-class Thought(msgspec.Struct, frozen=True, kw_only=True):
-    """A model's reasoning, with the signature that its provider gave."""
-
-    text: str
-    signature: str = ""
-
-
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
     """One copy of a message, as one source has it."""
 
@@ -215,8 +190,8 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     content: Any = None
     tool_call_id: str = ""
     tool_name: str = ""
-    calls: tuple[Call, ...] = ()
-    thoughts: tuple[Thought, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    thoughts: tuple[Reasoning, ...] = ()
     at_microseconds: int = 0
     finish_reason: str = ""
     platform_id: str = ""
@@ -235,17 +210,9 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(call.id for call in self.calls) or ((self.tool_call_id,) if self.tool_call_id else ())
 
 
-Key = tuple[str, str, tuple[str, ...]]
-
-
-def key_of(copy: Copy) -> Key:
+def key_of(copy: Copy) -> tuple[str, str, tuple[str, ...]]:
     """Return what copies of one message have in common: role, content and tool ids."""
     return copy.role, copy.words, copy.tool_ids
-
-
-def digest_of(session_id: str, key: Key) -> str:
-    """Return a short, stable name of a key within a session."""
-    return hashlib.sha256(json.dumps([session_id, *key]).encode()).hexdigest()[:24]
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -353,13 +320,13 @@ def _read_content(content: object) -> object:
     return str(content)
 
 
-def _read_calls(value: object) -> tuple[Call, ...]:
+def _read_calls(value: object) -> tuple[ToolCall, ...]:
     listed = parse_json(value) if isinstance(value, str) else value
     if isinstance(listed, dict):
         listed = [listed]
     if not isinstance(listed, list):
         # A text that is no JSON is kept as the arguments of a call without a name.
-        return (Call(id="", name="", arguments=value),) if isinstance(value, str) and value else ()
+        return (ToolCall(id="", name="", arguments=value),) if isinstance(value, str) and value else ()
     calls = []
     for each in listed:
         fields = each if isinstance(each, dict) else {}
@@ -367,7 +334,7 @@ def _read_calls(value: object) -> tuple[Call, ...]:
         named = function if isinstance(function, dict) else fields
         arguments = named.get("arguments", {} if fields else each)
         calls.append(
-            Call(
+            ToolCall(
                 id=text_of(fields.get("id") or fields.get("call_id")),
                 name=text_of(named.get("name")),
                 arguments=arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
@@ -376,7 +343,7 @@ def _read_calls(value: object) -> tuple[Call, ...]:
     return tuple(calls)
 
 
-def _read_thoughts(fields: dict[str, Any]) -> tuple[Thought, ...]:
+def _read_thoughts(fields: dict[str, Any]) -> tuple[Reasoning, ...]:
     """Return the reasoning: the detailed form with its signatures where there is one, the plain text otherwise."""
     details = fields.get("reasoning_details")
     listed = parse_json(details) if isinstance(details, str) else details
@@ -386,10 +353,10 @@ def _read_thoughts(fields: dict[str, Any]) -> tuple[Thought, ...]:
             text = text_of(each.get("text") or each.get("thinking") or each.get("summary"))
             signature = text_of(each.get("signature") or each.get("data"))
             if text or signature:
-                detailed.append(Thought(text=text, signature=signature))
+                detailed.append(Reasoning(text, signature=signature))
     plain = text_of(fields.get("reasoning")) or text_of(fields.get("reasoning_content"))
     if plain and not any(each.text for each in detailed):
-        detailed.insert(0, Thought(text=plain))
+        detailed.insert(0, Reasoning(plain))
     return tuple(detailed)
 
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -57,16 +58,12 @@ class HermesHome:
     def sessions(self) -> list[Facts]:
         """Return every session of every source, the earliest first."""
         found = {facts.id: facts for facts in self._sessions_of_database()}
-        for path in self._files("session_*.json"):
-            if (facts := self._facts_of_snapshot(path)) is not None:
-                known = found.get(facts.id)
-                found[facts.id] = _fill(known, facts) if known else facts
-                self.kinds.add(HermesSource.SNAPSHOT)
-        for path in self._files("*.jsonl"):
-            facts = Facts(id=path.stem, log=path, started_at=path.stat().st_mtime)
+        snapshots = filter(None, map(self._facts_of_snapshot, self._files("session_*.json")))
+        logs = (Facts(id=path.stem, log=path, started_at=path.stat().st_mtime) for path in self._files("*.jsonl"))
+        for facts in chain(snapshots, logs):
             known = found.get(facts.id)
             found[facts.id] = _fill(known, facts) if known else facts
-            self.kinds.add(HermesSource.LOG)
+            self.kinds.update(facts.sources)
         for facts in self._facts_of_index():
             if facts.id in found:
                 found[facts.id] = _fill(found[facts.id], facts)
@@ -156,9 +153,10 @@ class HermesHome:
 
     def messages(self, facts: Facts) -> Merged:
         merged = Merged([], [])
-        archived, live = self._rows(facts) if facts.in_database else ([], [])
+        archived, live = self._rows(self._database, facts) if self._database and facts.in_database else ([], [])
         # Hermes' own compaction writes the end of the talk a second time, after the rows that it puts aside.
-        sources = (archived, True), (live, True), (self._lines(facts), False), (self._kept(facts), False)
+        lines, kept = list(self._lines(facts)), list(self._kept(facts))
+        sources = (archived, True), (live, True), (lines, False), (kept, False)
         for copies, in_order in sources:
             if not merged.messages:
                 merged = Merged(copies, merged.ambiguities)
@@ -167,16 +165,16 @@ class HermesHome:
                 merged = Merged(more.messages, merged.ambiguities + more.ambiguities)
         return merged
 
-    def _rows(self, facts: Facts) -> tuple[list[Copy], list[Copy]]:
+    def _rows(self, database: ForeignDatabase, facts: Facts) -> tuple[list[Copy], list[Copy]]:
         """Return the rows that a compaction put aside, and the others."""
         archived: list[Copy] = []
         live: list[Copy] = []
         after = 0
         try:
-            while ids := self._read_database(SQL.message_ids, (facts.id, after, IDS_ROWS)):
+            while ids := database.rows(SQL.message_ids, (facts.id, after, IDS_ROWS)):
                 after = ids[-1]["id"]
                 for row in ids:
-                    fields = self._read_message(facts, row["id"])
+                    fields = self._read_message(database, facts, row["id"])
                     if fields is not None and text_of(fields["role"]) not in META_ROLES:
                         is_undone = fields.get("active", 1) == 0 and not fields.get("compacted")
                         copy = msgspec.structs.replace(read_copy(fields), undone=is_undone)
@@ -185,39 +183,32 @@ class HermesHome:
             self._list("unreadable", facts.id, f"state.db, messages after {after}", str(error))
         return archived, live
 
-    def _read_message(self, facts: Facts, row_id: int) -> Row | None:
+    def _read_message(self, database: ForeignDatabase, facts: Facts, row_id: int) -> Row | None:
         try:
-            rows = self._read_database(SQL.message, (row_id,))
+            rows = database.rows(SQL.message, (row_id,))
         except InvalidInput as error:
             self._list("unreadable", facts.id, f"state.db, message {row_id}", str(error))
             return None
         return rows[0] if rows else None
 
-    def _read_database(self, query: str, bindings: tuple[object, ...]) -> list[Row]:
-        return [] if self._database is None else self._database.rows(query, bindings)
-
-    def _lines(self, facts: Facts) -> list[Copy]:
-        copies: list[Copy] = []
+    def _lines(self, facts: Facts) -> Iterator[Copy]:
         if facts.log is None:
-            return copies
+            return
         with open_plain(facts.log) as file:
             for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES_MAX), b""), 1):
                 if line.strip():
-                    self._take_copy(copies, facts, f"{self._name(facts.log)}:{number}", _decode(line), line)
-        return copies
+                    yield from self._read_copy(facts, f"{self._name(facts.log)}:{number}", _decode(line), line)
 
-    def _kept(self, facts: Facts) -> list[Copy]:
-        copies: list[Copy] = []
+    def _kept(self, facts: Facts) -> Iterator[Copy]:
         if facts.snapshot is not None:
             fields = self._read_json(facts.snapshot)
             for number, value in enumerate(fields["messages"] if isinstance(fields, dict) else [], 1):
-                self._take_copy(copies, facts, f"{self._name(facts.snapshot)}, message {number}", value, b"")
-        return copies
+                yield from self._read_copy(facts, f"{self._name(facts.snapshot)}, message {number}", value, b"")
 
-    def _take_copy(self, copies: list[Copy], facts: Facts, where: str, value: object, raw: bytes) -> None:
+    def _read_copy(self, facts: Facts, where: str, value: object, raw: bytes) -> Iterator[Copy]:
         if isinstance(value, dict) and isinstance(value.get("role"), str):
             if value["role"] not in META_ROLES:
-                copies.append(read_copy(value))
+                yield read_copy(value)
         else:
             shown = raw.decode(errors="replace").strip() if raw else str(value)
             self._list("unreadable", facts.id, where, f"no message: {shown[:SHOWN_CHARACTERS_MAX]!r}")

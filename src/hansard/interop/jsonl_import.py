@@ -12,7 +12,6 @@ and goes on from.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -61,6 +60,24 @@ class ImportFinding(msgspec.Struct, frozen=True, kw_only=True):
         return f"{place}: {self.session_id}: {self.what}" if self.session_id else f"{place}: {self.what}"
 
 
+class ImportReport(msgspec.Struct, kw_only=True):
+    """What an import did: sessions that are new, messages that are new, messages that were there, and what is wrong.
+
+    Notes are for people; everything that was said is here all the same.
+    """
+
+    sessions: int = 0
+    messages: int = 0
+    skipped: int = 0
+    findings: tuple[ImportFinding, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything in the file is in the record."""
+        return not self.findings
+
+
 class KnownMessage(msgspec.Struct, frozen=True, kw_only=True):
     """What a message says first, and what was changed of it, as digests. An open message has none yet."""
 
@@ -107,11 +124,7 @@ class Taker:
     """Takes line after line, and counts."""
 
     def __init__(self, record: Record) -> None:
-        self.sessions = 0
-        self.messages = 0
-        self.skipped = 0
-        self.findings: list[ImportFinding] = []
-        self.notes: list[str] = []
+        self.report = ImportReport()
         self._record = record
         self._current: Taking | None = None
         self._unlinked: list[SessionLine] = []
@@ -140,18 +153,21 @@ class Taker:
     async def finish(self) -> None:
         """Finish the last session, and link those whose parents came after them."""
         await self._leave()
+        notes: list[str] = []
         for line in self._unlinked:
             assert line.parent is not None
             if await self._find_session(line.parent.session_id) is None:
-                self.notes.append(f"{line.id}: the session that it came from is not here: {line.parent.session_id}")
+                notes.append(f"{line.id}: the session that it came from is not here: {line.parent.session_id}")
                 continue
             await self._record.create_session(id=line.id, source=line.source, owner=line.owner, parent=parent_of(line))
+        self.report.notes = tuple(notes)
 
     def _find(self, what: str, session_id: str = "") -> None:
-        if len(self.findings) < FINDINGS_MAX:
-            self.findings.append(ImportFinding(line=self._number, session_id=session_id, what=what))
-        elif len(self.findings) == FINDINGS_MAX:
-            self.findings.append(ImportFinding(line=self._number, session_id="", what="and more, which are not listed"))
+        count = len(self.report.findings)
+        if count == FINDINGS_MAX:
+            session_id, what = "", "and more, which are not listed"
+        if count <= FINDINGS_MAX:
+            self.report.findings += (ImportFinding(line=self._number, session_id=session_id, what=what),)
 
     async def _find_session(self, session_id: str) -> Session | None:
         try:
@@ -172,7 +188,7 @@ class Taker:
                 taking.refused = True
                 self._find(f"the session cannot be recorded: {error}", line.id)
                 return taking
-            self.sessions += 1
+            self.report.sessions += 1
         elif (session.owner, session.source) != (line.owner, line.source):
             taking.refused = True
             there = f"{session.owner} from {session.source}"
@@ -186,7 +202,7 @@ class Taker:
         known = await survey(self._record, session)
         taking.was_ended = session.state == SessionState.ENDED
         taking.ended_once, taking.archived_once = known.ended_once, known.archived_once
-        taking.undone, taking.settled = known.undone, set(known.settled)
+        taking.undone, taking.settled = frozenset(known.fold.undone), set(known.settled)
         async for item in read_items(self._record, session, known):
             if isinstance(item, TranscriptItem):
                 taking.there[item.message.id] = known_of(item)
@@ -266,7 +282,7 @@ class Taker:
             taking.taken[line.id] = offered
             await self._wait(taking, PendingImport(number=self._number, imported=imported, is_new=True))
         elif before.first in {b"", offered.first}:
-            self.skipped += 1
+            self.report.skipped += 1
             await self._changes(taking, imported, before, offered)
         else:
             self._find(f"message {line.id} is in the record with other content, which stays", line.session_id)
@@ -325,7 +341,7 @@ class Taker:
         except (IdConflict, InvalidInput, NotFound):
             taken = await self._write_each(taking, waiting)
         taking.added += taken
-        self.messages += taken
+        self.report.messages += taken
 
     async def _write_each(self, taking: Taking, waiting: list[PendingImport]) -> int:
         taken = 0
@@ -349,7 +365,7 @@ class Taker:
             self._pieces, self._pieces_digest = [], line.digest
         try:
             self._pieces.append(base64.b64decode(line.data, validate=True))
-        except binascii.Error as error:
+        except ValueError as error:  # also binascii.Error
             self._find(f"a piece of attachment {line.digest} cannot be read: {error}")
         if sum(map(len, self._pieces)) > BLOB_BYTES_MAX:
             self._pieces = []
@@ -409,24 +425,6 @@ def digests(changes: Iterable[ChatChange | Version]) -> tuple[bytes, ...]:
     return tuple(b"" if each is None else hashlib.sha256(msgspec.json.encode(each)).digest() for each in parts)
 
 
-class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import did: sessions that are new, messages that are new, messages that were there, and what is wrong.
-
-    Notes are for people; everything that was said is here all the same.
-    """
-
-    sessions: int
-    messages: int
-    skipped: int
-    findings: tuple[ImportFinding, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """Whether everything in the file is in the record."""
-        return not self.findings
-
-
 async def import_file(record: Record, path: Path, progress: Callable[[int, int], None] | None = None) -> ImportReport:
     """Take a file into the record; what is there already stays as it is. `progress` hears bytes done, and of how many.
 
@@ -442,10 +440,4 @@ async def import_file(record: Record, path: Path, progress: Callable[[int, int],
         if progress is not None:
             progress(numbered.end_bytes, size_bytes)
     await taker.finish()
-    return ImportReport(
-        sessions=taker.sessions,
-        messages=taker.messages,
-        skipped=taker.skipped,
-        findings=tuple(taker.findings),
-        notes=tuple(taker.notes),
-    )
+    return taker.report

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -139,10 +139,6 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
     missing: str = ""
     """Why they are not there."""
-
-    @property
-    def undone(self) -> frozenset[str]:
-        return frozenset(self.fold.undone)
 
 
 async def missing_past(record: Record, session: Session) -> PastMissing | None:
@@ -423,15 +419,25 @@ async def shared_beginning(record: Record, session: Session, *, up_to: int, mess
 def parents_first(sessions: Iterable[Session]) -> list[Session]:
     """Return sessions in the order given, but each after the session that it came from."""
     by_id = {session.id: session for session in sessions}
-    ordered: dict[str, Session] = {}
-    for session in by_id.values():
-        chain: dict[str, Session] = {}
-        current: Session | None = session
-        while current is not None and current.id not in ordered and current.id not in chain:
-            chain[current.id] = current
-            current = by_id.get(current.parent.session_id) if current.parent else None
-        ordered.update(reversed(chain.items()))
-    return list(ordered.values())
+    parents = {session.id: session.parent.session_id if session.parent else "" for session in by_id.values()}
+    return [by_id[each] for each in order_parents_first(parents)[0]]
+
+
+def order_parents_first(parents: Mapping[str, str]) -> tuple[list[str], set[str]]:
+    """Return ids so that each follows its parent, and those whose ancestors lead back to themselves."""
+    ordered: dict[str, None] = {}
+    circles: set[str] = set()
+    for each in parents:
+        line: dict[str, None] = {}
+        current = each
+        while current in parents and current not in ordered:
+            if current in line:
+                circles.add(next(reversed(line)))  # the first of its circle: its parent cannot stand before it
+                break
+            line[current] = None
+            current = parents[current]
+        ordered.update(reversed(line.items()))
+    return list(ordered), circles
 
 
 async def all_sessions(record: Record) -> list[Session]:
