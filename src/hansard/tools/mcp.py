@@ -12,7 +12,7 @@ import base64
 import hashlib
 import re
 from contextlib import AsyncExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
@@ -63,25 +63,16 @@ class ServerTrouble(Exception):
         self.why = why
 
 
-class ServerTool(msgspec.Struct, frozen=True, kw_only=True):
+class McpTool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool of a server: what the server calls it, and how it is described here."""
 
+    server: McpConnection
     own_name: str
     spec: ToolSpec
     repeatable: bool
 
-
-class McpTool:
-    """One tool of one server."""
-
-    def __init__(self, server: McpConnection, known: ServerTool) -> None:
-        self._server = server
-        self._known = known
-        self.spec = known.spec
-        self.repeatable = known.repeatable
-
     async def run(self, arguments: dict[str, object]) -> ToolOutput:
-        return await self._server.call(self._known.own_name, arguments)
+        return await self.server.call(self.own_name, arguments)
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +90,7 @@ class McpConnection:
     """One server and the connection to it, if there is one."""
 
     def __init__(self, name: str, settings: McpServer, surroundings: Surroundings) -> None:
-        self._name = name
+        self.name = name
         self._settings = settings
         self._around = surroundings
         self._last_words = ""
@@ -124,14 +115,14 @@ class McpConnection:
             if 0 < wait <= WAIT_SECONDS_MAX:
                 await asyncio.sleep(wait)
             elif wait > 0:
-                raise McpError(f"The server {self._name} failed ({self.trouble}); it is tried again in {wait:.0f} s.")
+                raise McpError(f"The server {self.name} failed ({self.trouble}); it is tried again in {wait:.0f} s.")
             return await self._start()
 
     async def _start(self) -> ClientSession:
         """Start the task that holds the connection, and wait until it is there."""
         ready: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
         self._leave = asyncio.Event()
-        self._keeping = asyncio.create_task(self._keep(ready, self._leave), name=f"mcp {self._name}")
+        self._keeping = asyncio.create_task(self._keep(ready, self._leave), name=f"mcp {self.name}")
         try:
             async with asyncio.timeout(self._settings.start_seconds_max):
                 session = await asyncio.shield(ready)
@@ -141,7 +132,7 @@ class McpConnection:
             raise self._failed(why) from None
         except Exception as error:  # noqa: BLE001  # boundary: tool call
             await cancel_all(self._keeping)
-            raise self._failed(*why_not_started(self._name, self._settings, error)) from None
+            raise self._failed(*why_not_started(self.name, self._settings, error)) from None
         self._session, self._failures, self.trouble = session, 0, ""
         return session
 
@@ -152,7 +143,7 @@ class McpConnection:
                 errlog = stack.enter_context(self._hear_last_words()) if self._settings.command is not None else None
                 session = await open_session(self._settings, self._around, stack, errlog)
                 await session.initialize()
-                self.tools = {known.spec.name: McpTool(self, known) for known in await list_tools(self._name, session)}
+                self.tools = {tool.spec.name: tool for tool in await list_tools(self, session)}
                 if not ready.done():
                     ready.set_result(session)
                 self._tell_unconfined()
@@ -181,7 +172,7 @@ class McpConnection:
     def _tell_unconfined(self) -> None:
         """Say so when the system offered no way to confine a program that runs now."""
         if self._words is not None and self._around.tell is not None and NOT_CONFINED in self._words.read_rest():
-            self._around.tell(ServerTrouble(self._name, NOT_CONFINED))
+            self._around.tell(ServerTrouble(self.name, NOT_CONFINED))
 
     def _failed(self, why: str, detail: str = "") -> McpError:
         """Note a failure: the next start waits, longer each time. Details and last words are for the log alone."""
@@ -192,9 +183,9 @@ class McpConnection:
         if self._around.tell is not None:
             begin = detail if detail.startswith(why) else why
             parts = dict.fromkeys(part for part in (begin, detail, self._last_words) if part)
-            self._around.tell(ServerTrouble(self._name, "; ".join(parts)))
+            self._around.tell(ServerTrouble(self.name, "; ".join(parts)))
         self._last_words = ""
-        return McpError(f"The server {self._name} failed: {why}.")
+        return McpError(f"The server {self.name} failed: {why}.")
 
     async def call(self, own_name: str, arguments: dict[str, object]) -> ToolOutput:
         """Call a tool. A server that dies meanwhile is a failure of this call, and is started again for a later one."""
@@ -211,7 +202,7 @@ class McpConnection:
             if is_closed(error):
                 await self.close()
                 return self._ended()
-            return ToolOutput(text=f"The server {self._name} {own_words(error)}", is_error=True)
+            return ToolOutput(text=f"The server {self.name} {own_words(error)}", is_error=True)
         finally:
             await cancel_all(calling)
 
@@ -258,9 +249,7 @@ class McpServers:
 
     async def prepare(self) -> list[str]:
         """Start what was not started yet, all at once; return which servers could not be, and why."""
-        waiting = [server for server in self._servers.values() if not server.tools]
-        if waiting:
-            await asyncio.gather(*(self._try(server) for server in waiting))
+        await asyncio.gather(*(self._try(server) for server in self._servers.values() if not server.tools))
         return [
             f"The tools of {name} are missing: {server.trouble}."
             for name, server in self._servers.items()
@@ -292,16 +281,16 @@ async def open_session(
     return await stack.enter_async_context(ClientSession(*streams[:2]))
 
 
-async def list_tools(name: str, session: ClientSession) -> list[ServerTool]:
+async def list_tools(server: McpConnection, session: ClientSession) -> list[McpTool]:
     from mcp.types import PaginatedRequestParams
 
-    found: list[ServerTool] = []
+    found: list[McpTool] = []
     taken: set[str] = set()
     cursor: str | None = None
     for _ in range(PAGES_MAX):
         page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
         for tool in page.tools:
-            found.append(read_tool(name, tool, taken))
+            found.append(read_tool(server, tool, taken))
             taken.add(found[-1].spec.name)
         cursor = page.next_cursor
         if not cursor or len(found) >= TOOLS_MAX:
@@ -320,29 +309,20 @@ CLOSED = frozenset({"ClosedResourceError", "BrokenResourceError", "EndOfStream",
 """Errors of the libraries below, by name: they are imported late."""
 
 
-class StartFailure(NamedTuple):
-    """Why a server did not start."""
-
-    why: str
-    """In words of our own, which may be shown in any chat."""
-    detail: str
-    """The same for the log and the terminal, with all that is known."""
-
-
-def why_not_started(name: str, settings: McpServer, error: BaseException) -> StartFailure:
-    first = first_of(error)
+def why_not_started(name: str, settings: McpServer, error: BaseException) -> tuple[str, str]:
+    """Return why in words of our own, which may be shown in any chat; and for log and terminal, with all details."""
     setting = f"mcp.{name}.{'url' if settings.command is None else 'command'} in config.toml"
     if why := plain(error):
-        return StartFailure(why, told(error))
+        return why, told(error)
     if settings.command is None:
         why, more = "it cannot be reached" if is_closed(error) else "it did not answer as it must", told(error)
-    elif isinstance(first, FileNotFoundError | PermissionError):
+    elif isinstance(first_of(error), FileNotFoundError | PermissionError):
         why, more = "its program cannot be started", f"there is no program {settings.command} here that may be run"
     elif is_closed(error):
         why, more = "its program ended before it answered", ""
     else:
         why, more = "it did not start", told(error)
-    return StartFailure(why, f"{why}{f': {more}' if more else ''} ({setting})")
+    return why, f"{why}{f': {more}' if more else ''} ({setting})"
 
 
 def first_of(error: BaseException) -> BaseException:
@@ -436,7 +416,7 @@ def tool_name(server: str, own_name: str, taken: Collection[str] = ()) -> str:
     return f"{name[: NAME_CHARACTERS_MAX - DIGEST_CHARACTERS - 1]}_{digest}"
 
 
-def read_tool(server: str, tool: Any, taken: Collection[str]) -> ServerTool:  # noqa: ANN401 - the library's
+def read_tool(server: McpConnection, tool: Any, taken: Collection[str]) -> McpTool:  # noqa: ANN401 - the library's
     """Return how a tool is described to a model, and whether it may be run twice, as its server says."""
     hints = tool.annotations
     repeatable = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
@@ -445,11 +425,11 @@ def read_tool(server: str, tool: Any, taken: Collection[str]) -> ServerTool:  # 
     )
     description = words[:DESCRIPTION_CHARACTERS_MAX] or tool.name
     spec = ToolSpec(
-        name=tool_name(server, tool.name, taken),
-        description=f"From the server {server}: {description}",
+        name=tool_name(server.name, tool.name, taken),
+        description=f"From the server {server.name}: {description}",
         parameters=schema_of(tool.input_schema),
     )
-    return ServerTool(own_name=tool.name, spec=spec, repeatable=repeatable)
+    return McpTool(server=server, own_name=tool.name, spec=spec, repeatable=repeatable)
 
 
 def schema_of(schema: object) -> str:

@@ -139,16 +139,13 @@ async def end_program(process: asyncio.subprocess.Process) -> None:
     cast("asyncio.StreamWriter", process.stdin).close()
     drained = asyncio.create_task(drain(cast("asyncio.StreamReader", process.stdout)))
     try:
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        # It is waited for before each signal; the last one kills nobody who could not be killed before.
+        for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
             with suppress(TimeoutError):
                 async with asyncio.timeout(END_SECONDS):
                     await process.wait()
                     break
             signal_group(process.pid, number)
-        else:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(END_SECONDS):
-                    await process.wait()
     finally:
         # Whatever the program started and left behind.
         signal_group(process.pid, signal.SIGKILL)
