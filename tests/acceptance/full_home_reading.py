@@ -236,8 +236,8 @@ async def read_requests(record: Record, session_id: str) -> dict[str, Any]:
     frozen = conversation.frozen or FROZEN
     bodies: dict[str, Any] = {}
     for name, style in STYLES.items():
-        requests = Requests(record, cast("Turn", Asked(session_id)), frozen, 1000)
-        request = await requests.build(model_of(name))
+        requests = Requests(record, cast("Turn", Asked(session_id)), frozen, model_of(name), 1000)
+        request = await requests.build()
         bodies[name] = {**style.body(request), "system": request.system, "specs": request.tools}
         small = msgspec.structs.replace(style.rules, window_tokens=SMALL_TOKENS)
         bodies[f"{name}, small"] = style.body(build_request(conversation, frozen, 100, small))

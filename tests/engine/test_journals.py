@@ -86,6 +86,16 @@ def test_a_story_with_everything_in_it() -> None:
     assert (len(teller.sessions), teller.asked) == (2, [])
 
 
+def test_a_story_whose_model_gives_two_calls_one_id() -> None:
+    """What steers the turn enters with the last of the results, also when an answer names two calls alike."""
+    tell(
+        [
+            *[("say", 0), ("start", 0), ("ask", 0), ("answer", 15), ("result", 0), ("say", 2), ("result", 1)],
+            *[("result", 0), ("ask", 0), ("end_turn", 0), ("say", 0), ("start", 0), ("ask", 0)],
+        ]
+    )
+
+
 @pytest.mark.loss("D19")
 def test_a_story_that_takes_back_its_undo() -> None:
     """After an undo and its restoring, the model is asked as if nothing had been undone, and the record is whole."""

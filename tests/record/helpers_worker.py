@@ -27,6 +27,19 @@ STILL = "still"
 Command = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
+class Armed:
+    """A crash point that may be chosen after the start."""
+
+    def __init__(self, point: CrashPoint | None) -> None:
+        """Without a point nothing happens."""
+        self.point = point
+
+    def __call__(self, step: str) -> None:
+        """Die here, or go on."""
+        if self.point is not None:
+            self.point(step)
+
+
 class Servant:
     """One open record and the turn that it may hold."""
 
@@ -42,6 +55,7 @@ class Servant:
         self.turn: Turn | None = None
         self.reply: Reply | None = None
         self.hoarded: list[int] = []
+        self.armed = Armed(None)
 
     @property
     def here(self) -> Record:
@@ -55,6 +69,10 @@ class Servant:
         context = Record.open(home, patience_seconds=self.patience_seconds, wiring=self.wiring)
         self.record = await self.opened.enter_async_context(context)
         return self.record.store.owner
+
+    async def do_arm(self, order: dict[str, Any]) -> None:
+        """Die when a step is reached the next time."""
+        self.armed.point = CrashPoint(order["point"])
 
     async def drive(self) -> None:
         """Do the writer's work, in place of its thread."""
@@ -205,10 +223,9 @@ async def serve(home: Path, patience_seconds: float, crash: str) -> None:
         return
     # Without threads only orders reach a crash point: no commit of the keeper counts.
     name, _, occurrence = crash.partition(":")
-    wiring = Wiring(threads=False)
-    if crash != STILL:
-        wiring = Wiring(threads=False, reach=CrashPoint(name, int(occurrence or 1)))
-    servant = Servant(home, patience_seconds, wiring)
+    armed = Armed(CrashPoint(name, int(occurrence or 1)) if crash != STILL else None)
+    servant = Servant(home, patience_seconds, Wiring(threads=False, reach=armed))
+    servant.armed = armed
     driver = asyncio.create_task(servant.drive())
     await serve_lines(servant)
     driver.cancel()

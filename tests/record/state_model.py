@@ -331,7 +331,10 @@ class Model:
         """Begin to say something."""
         session = self.get(session_id)
         if message_id in session.spoken():
-            raise Refused(IdConflict)
+            if session.open_message != message_id or session.open_text:
+                raise Refused(IdConflict)
+            session.abandoned = False
+            return
         session.seal_abandoned()
         session.facts.append(("message.opened", message_id))
 

@@ -15,7 +15,7 @@ from hansard.errors import NotFound
 from hansard.journal.store import Wiring
 from hansard.record.api import Record
 from hansard.testing.conformance import CONTRACTS, RecordUnderTest, elsewhere, run_record_conformance
-from hansard.testing.conformance_kit import Contract, ContractBroken, require_error
+from hansard.testing.conformance_kit import Contract, ContractBroken, refusal
 from hansard.testing.fakes import FakeClock
 from tests.counts import only_long
 
@@ -108,8 +108,7 @@ async def test_a_contract_that_should_fail_fails(home: Path) -> None:
 
     async def run(backend: RecordUnderTest) -> None:
         async with backend.open_record() as record:
-            with require_error(NotFound, "a session that exists"):
-                await record.create_session(source="x")
+            await refusal(NotFound, "a session that exists", record.create_session(source="x"))
 
     contract = Contract(name="x.y", claim="", run=run)
     with pytest.raises(ContractBroken, match="expected NotFound"):

@@ -15,7 +15,7 @@ import pytest
 
 from hansard.domain.messages import Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.sessions import TurnState
-from hansard.engine.context import RequestStyle, opening_of, render, shown
+from hansard.engine.context import RequestStyle, opening_note, render, shown
 from hansard.journal.concepts import Body
 from hansard.record.conversation import Conversation, SessionCompacted
 from hansard.record.messages.entries import (
@@ -255,8 +255,8 @@ def everything(fold: Conversation) -> tuple[object, ...]:
 
 def context(fold: Conversation) -> str:
     """What a model would be told now, after a look at whether it is valid."""
-    manner = RequestStyle()
-    said = render(shown(fold, manner), fold.ends, opening_of(fold), manner)
+    manner = RequestStyle(note=opening_note(fold), is_private=fold.owner.startswith("person:"))
+    said = render(shown(fold, manner), fold.ends, manner)
     assert_valid(said)
     return str(said)
 

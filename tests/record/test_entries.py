@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import hypothesis.strategies as st
 import msgspec
@@ -14,7 +15,7 @@ from hansard.domain.messages import File, Reasoning, Role, Status, Text, ToolCal
 from hansard.domain.sessions import TurnState
 from hansard.errors import RecordTooNew
 from hansard.journal.concepts import ENCODER, Body, UnknownBody
-from hansard.journal.entries import Header, chain_digest, chain_start
+from hansard.journal.entries import DIGEST_FORMAT, EntryRow, chain_start, row_digest
 from hansard.record.deliveries import DeliveryMoved
 from hansard.record.messages.entries import Entry, MessageAdded, MessageOpened, MessageSealed
 from hansard.record.schema import SCHEMA
@@ -37,8 +38,17 @@ MESSAGES = st.builds(
     said_at=st.integers(0, 2**53),
     author=WORDS,
 )
-HEADER = Header(
-    journal_id="s1", seq=3, id="m1", kind="message.added", version=1, ignorable=False, at=1_700_000_000_000_000
+ROW = EntryRow(
+    seq=3,
+    id="m1",
+    kind="message.added",
+    version=1,
+    ignorable=False,
+    at=1_700_000_000_000_000,
+    digest_format=DIGEST_FORMAT,
+    salt=b"salt",
+    digest=b"",
+    body=b"{}",
 )
 
 
@@ -69,28 +79,24 @@ def test_the_words_of_an_entry() -> None:
         assert entry.text == text
 
 
-def digest(previous: bytes = b"p", header: Header = HEADER, salt: bytes = b"salt", body: bytes = b"{}") -> bytes:
-    """Return a digest, with one thing changed at a time."""
-    return chain_digest(previous, header, salt, body)
-
-
 def test_the_digest_covers_everything() -> None:
-    """A change of the digest before, of any field of the header, of the salt or the body changes the digest."""
-    changes = [msgspec.structs.replace(HEADER, **{name: value}) for name, value in {
-        "journal_id": "s2", "seq": 4, "id": "m2", "kind": "message.opened", "version": 2, "ignorable": True, "at": 5,
-    }.items()]  # fmt: skip
-    assert len(changes) == len(HEADER.__struct_fields__)
-    digests = [digest(), digest(previous=b"q"), digest(salt=b"sal"), digest(body=b"{} ")]
-    digests += [digest(header=header) for header in changes]
+    """A change of the journal, of the digest before, or of any field of the entry changes the digest."""
+    changes: dict[str, Any] = {
+        "seq": 4, "id": "m2", "kind": "message.opened", "version": 2,
+        "ignorable": True, "at": 5, "salt": b"sal", "body": b"{} ",
+    }  # fmt: skip
+    assert set(changes) == set(EntryRow._fields) - {"digest", "digest_format"}
+    digests = [row_digest("s1", b"p", ROW), row_digest("s1", b"q", ROW), row_digest("s2", b"p", ROW)]
+    digests += [row_digest("s1", b"p", ROW._replace(**{name: value})) for name, value in changes.items()]
     assert len(set(digests)) == len(digests)
-    assert len(digest()) == hashlib.sha256().digest_size
+    assert len(digests[0]) == hashlib.sha256().digest_size
 
 
 def test_the_digest_is_what_was_written_once() -> None:
     """The formula never changes for this format: a record of today must verify in ten years."""
     head = b"s1\n3\nm1\nmessage.added\n1\n0\n1700000000000000\n"
     expected = hashlib.sha256(b"p" + head + hashlib.sha256(b"salt{}").digest()).digest()
-    assert digest() == expected
+    assert row_digest("s1", b"p", ROW) == expected
     assert chain_start("s1") == hashlib.sha256(b"hansard 1 s1").digest()
 
 
@@ -101,7 +107,7 @@ def test_a_chain_shows_every_change(bodies: list[bytes], data: st.DataObject) ->
     def head(items: list[bytes]) -> bytes:
         at = chain_start("s1")
         for seq, body in enumerate(items, start=1):
-            at = chain_digest(at, msgspec.structs.replace(HEADER, seq=seq), b"", body)
+            at = row_digest("s1", at, ROW._replace(seq=seq, salt=b"", body=body))
         return at
 
     place = data.draw(st.integers(0, len(bodies) - 2))

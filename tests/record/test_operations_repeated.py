@@ -25,7 +25,7 @@ from hansard.record.api import Record
 from hansard.record.intake.arrivals import RecordIntake
 from hansard.record.intake.events import Accepted, Received
 from hansard.record.memory import Memory
-from hansard.record.people import CodeCheck, Parted
+from hansard.record.people import Parted
 from hansard.testing.conformance import CONTRACTS, RecordUnderTest
 from hansard.testing.fakes import FakeClock
 
@@ -57,8 +57,6 @@ def essence(result: object) -> object:
         return [entry.id for entry in result.entries], [turn.id for turn in result.turns]
     if isinstance(result, Code):
         return result.owner
-    if isinstance(result, CodeCheck):
-        return result.code.owner if result.code is not None else result.refusal
     return None if isinstance(result, bool | list | Parted) else result
 
 

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
-import msgspec
 
 from hansard.cli.existing import reading, with_record
 from hansard.cli.printing import examples, stdout_json, takes_json
@@ -31,8 +30,7 @@ def command(options: dict[str, Any], *, as_json: bool) -> None:
 
     Exit code 0: done. 2: it could not run.
     """
-    if click.get_current_context().invoked_subcommand is None:
-        show(with_record(options["home"], lambda record: record.permissions.list(), reading), as_json=as_json)
+    show(with_record(options["home"], lambda record: record.permissions.list(), reading), as_json=as_json)
 
 
 @command.command("list", epilog=examples("hansard permissions list --json"))
@@ -71,4 +69,4 @@ def line_of(each: Permission) -> str:
 
 def fields_of(each: Permission) -> dict[str, object]:
     at = datetime.fromtimestamp(each.granted_at / 1_000_000, UTC)
-    return {**msgspec.structs.asdict(each), "granted_at": at.isoformat(), "session_id": each.session_id or None}
+    return {**each._asdict(), "granted_at": at.isoformat(), "session_id": each.session_id or None}

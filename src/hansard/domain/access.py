@@ -14,14 +14,13 @@ model, `model NAME` changes it. What is not in the table is denied.
 
 from __future__ import annotations
 
-import secrets
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
 
 from hansard.domain.chats import parse_owner
-from hansard.domain.ids import ALPHABET
+from hansard.domain.ids import random_letters
 from hansard.domain.settings import Pairing
 
 
@@ -219,9 +218,8 @@ CODE_CHARACTERS: Final = 8
 
 CODE_GROUP_CHARACTERS: Final = 4
 
-SECOND_MICROSECONDS: Final = 1_000_000
-MINUTE_MICROSECONDS: Final = 60 * SECOND_MICROSECONDS
-HOUR_MICROSECONDS: Final = 3600 * SECOND_MICROSECONDS
+MINUTE_MICROSECONDS: Final = 60_000_000
+HOUR_MICROSECONDS: Final = 60 * MINUTE_MICROSECONDS
 DAY_MICROSECONDS: Final = 24 * HOUR_MICROSECONDS
 
 
@@ -356,7 +354,7 @@ def may_try_code(tried: Pace, pairing: Pairing, now: int) -> bool:
 
 
 def new_code() -> str:
-    return "".join(secrets.choice(ALPHABET) for _ in range(CODE_CHARACTERS))
+    return random_letters(CODE_CHARACTERS)
 
 
 def written_code(code: str) -> str:

@@ -47,7 +47,6 @@ GRAMMARS: Final = {
     "telegram": Grammar(place="chat", part="topic", place_id=r"-?[0-9]+", part_id=r"[0-9]+", person_id=r"[0-9]+"),
 }
 
-
 OTHER: Final = Grammar(place="chat", part="thread", place_id=r"[^\s:]+", part_id=r"[^\s:]+", person_id=r"[^\s:]+")
 """On channels that Hansard does not bring along. Ids without colons can be told apart whatever they are."""
 

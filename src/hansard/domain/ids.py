@@ -26,7 +26,6 @@ DERIVED_PREFIX = "~"
 SESSION_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}\Z")
 DATED_SESSION_ID = re.compile(r"(\d{4})(0[1-9]|1[0-2])(?:[0-2]\d|3[01])-\d{6}-[a-z0-9-]+\Z")
 
-
 RANDOM_BYTES = 2048
 """Random bytes that are fetched from the system at once: each call of it costs as much as writing an entry does."""
 

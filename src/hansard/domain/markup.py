@@ -48,7 +48,6 @@ HEADING_MAX: Final = 6
 CELLS_MAX: Final = 100_000
 """A row of a table has as many cells as its heading, written or not: a few lines could ask for millions."""
 
-
 LEAD: Final = "\ue000 "
 """Put before a text that begins in the middle of a line, and taken away again: a sign of no meaning, and a space."""
 

@@ -163,11 +163,7 @@ NOTHING_GRANTED: Final[Mapping[tuple[str, str], str]] = {}
 
 
 def judge_asker(
-    rules: tuple[ToolRule, ...],
-    tool: str,
-    asker: Asker,
-    source: str,
-    granted: Mapping[tuple[str, str], str] = NOTHING_GRANTED,
+    rules: tuple[ToolRule, ...], tool: str, asker: Asker, source: str, granted: Mapping[tuple[str, str], str]
 ) -> Reason:
     """Return what the rules say of a call, as far as one asker goes. A permission is a rule that allows what asks."""
     if not asker.names:

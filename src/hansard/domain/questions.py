@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 import unicodedata
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-from hansard.domain.ids import ALPHABET
+from hansard.domain.ids import random_letters
 from hansard.domain.text import utf16_units
 
 CODE_CHARACTERS: Final = 4
@@ -41,7 +40,6 @@ class Scope(StrEnum):
 CHOICES: Final = {"yes": Scope.ONCE, "session": Scope.SESSION, "always": Scope.ALWAYS, "no": Scope.NO}
 """What the choices beside a question are called, on every channel."""
 
-
 LABELS: Final = {
     Scope.ONCE: "👍 Yes",
     Scope.SESSION: "Yes, for this session",
@@ -49,7 +47,6 @@ LABELS: Final = {
     Scope.NO: "👎 No",
 }
 """What stands on a choice."""
-
 
 CHOOSING: Final = {"matrix": "by 👍 or 👎 on it unless the room is encrypted", "telegram": "by a button below it"}
 CHOOSING_ELSEWHERE: Final = "by a choice beside it, if there is one"
@@ -94,7 +91,7 @@ def hash_call(tool: str, arguments: str) -> str:
 def new_question_code() -> str:
     """Return a code for a question: letters and at least one digit, so that no word of a reason is one."""
     while True:
-        code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_CHARACTERS))
+        code = random_letters(CODE_CHARACTERS)
         if is_code(code):
             return code
 

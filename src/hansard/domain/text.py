@@ -146,9 +146,8 @@ def clean_name(text: str, what: str, characters_max: int) -> str:
     if not cleaned or not cleaned.isprintable():
         raise InvalidInput(f"{what} must be printable text on one line, not {text[:80]!r}")
     if len(cleaned) > characters_max:
-        error = TooLarge(f"{what} has {len(cleaned)} characters; the limit is {characters_max}")
-        error.hint = "Give a shorter one. Nothing was changed."
-        raise error
+        hint = "Give a shorter one. Nothing was changed."
+        raise TooLarge(f"{what} has {len(cleaned)} characters; the limit is {characters_max}", hint)
     return cleaned
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import NamedTuple
 
 import msgspec
 
@@ -49,13 +48,6 @@ DENIED = "The tool {tool} is not allowed here: {why}. It was not run."
 CHANGED = "The call was changed after people were asked about it. It was not run."
 TOO_LONG = "The arguments of {tool} are too long to be shown to anybody, so nobody can allow it. It was not run."
 NOT_JSON = "The arguments of {tool} are not a JSON object: {why}. Nobody was asked, and it was not run."
-
-
-class Question(NamedTuple):
-    """What people are asked: the words, what is attached to them, and what the record keeps of it."""
-
-    parts: tuple[Part, ...]
-    asked: QuestionAsked
 
 
 def changes_memory(call: ToolCall) -> bool:
@@ -179,7 +171,7 @@ class Permits:
         is_too_long = len(shown.encode()) > FILE_BYTES_MAX if in_chat else len(shown) > TERMINAL_CHARACTERS_MAX
         if is_too_long:
             return TOO_LONG.format(tool=call.name)
-        answered = await self._ask(await self._question(call, shown, source, places))
+        answered = await self._ask(*await self._question(call, shown, source, places))
         if not answered.yes and not answered.by:
             await self._turn.append(Message.notice(f"Nobody answered in time, so {show_line(call.name)} was not run."))
         if answered.yes:
@@ -196,7 +188,9 @@ class Permits:
             return (Scope.ONCE, Scope.NO)
         return (Scope.ONCE, Scope.SESSION, *(() if parse_owner(self._owner) else (Scope.ALWAYS,)), Scope.NO)
 
-    async def _question(self, call: ToolCall, shown: str, source: str, places: tuple[tuple[str, str], ...]) -> Question:
+    async def _question(
+        self, call: ToolCall, shown: str, source: str, places: tuple[tuple[str, str], ...]
+    ) -> tuple[list[Part], QuestionAsked]:
         """Return what people are asked about a call. What is too long for a post is attached to it, whole."""
         code = new_question_code()
         is_attached = any(chat for _, chat in self._needed) and not fits_in_post(shown)
@@ -220,7 +214,7 @@ class Permits:
             code=code,
             scopes=scopes,
         )
-        return Question(tuple(parts), asked)
+        return parts, asked
 
     def _how_to_answer(self, code: str, scopes: tuple[Scope, ...] = ()) -> str:
         seconds = self._policy.ask_seconds
@@ -253,12 +247,12 @@ class Permits:
             code=code,
             scopes=(Scope.ONCE, Scope.NO),
         )
-        return (await self._ask(Question((Text(f"{text}\n\n{self._how_to_answer(code)}"),), asked))).yes
+        return (await self._ask([Text(f"{text}\n\n{self._how_to_answer(code)}")], asked)).yes
 
-    async def _ask(self, question: Question) -> Answered:
+    async def _ask(self, parts: list[Part], asked: QuestionAsked) -> Answered:
         """Ask, and wait for the answer, no longer than the settings say."""
         seconds = self._policy.ask_seconds
-        number = await self._turn.ask(Message.make(Role.NOTICE, question.parts), question.asked)
+        number = await self._turn.ask(Message.make(Role.NOTICE, parts), asked)
         try:
             async with asyncio.timeout(seconds):
                 return await self._answer(number)

@@ -60,7 +60,10 @@ class Calls:
     async def run(
         self, turn: Turn, record: Record, tools: Mapping[str, Tool], limits: TurnLimits, permits: Permits
     ) -> None:
-        """Run them side by side, as far as each is allowed, and record each result as it comes."""
+        """Run them side by side, as far as each is allowed, and record each result as it comes.
+
+        Whatever has no result when this ends gets one with the turn's end.
+        """
         room = asyncio.Semaphore(PARALLEL_MAX)
 
         async def run_one(index: int) -> None:
@@ -78,7 +81,11 @@ class Calls:
                 await turn.append(Message.make(Role.TOOL, [result, *files], id=result_id(self._message_id, index)))
                 self._done.add(index)
 
-        await run_all(run_one(index) for index in range(len(self._calls)) if index not in self._done)
+        turn.settle_calls(self._message_id, self.unfinished())
+        try:
+            await run_all(run_one(index) for index in range(len(self._calls)) if index not in self._done)
+        finally:
+            turn.settle_calls(self._message_id, self.unfinished())
 
     def _result(self, index: int, outcome: ToolOutcome, text: str) -> Message:
         result = ToolResult(call_id=self._calls[index].id, text=text, outcome=outcome)

@@ -23,18 +23,15 @@ from hansard.domain.settings.agent import CompactionSettings
 from hansard.domain.text import clean_text
 from hansard.engine.requests import estimate_tokens, message_tokens
 from hansard.engine.summaries import anchors_of, blocks_of, fault_of, summary_request
-from hansard.engine.turns import Agent, limit_reached, models_of
+from hansard.engine.turns import Agent, limit_reached, models_of, stop_asked
 from hansard.errors import HansardError
 from hansard.ports.model import Model
-from hansard.record.api import Record
 from hansard.record.conversation import Conversation, SessionCompacted, exchange_starts
-from hansard.record.messages.entries import Entry, Placed
+from hansard.record.messages.entries import Placed
 from hansard.record.sessions import SessionEnd
-from hansard.record.turns.entries import TurnQueued, TurnStopping
+from hansard.record.turns.entries import TurnQueued
 from hansard.record.turns.holding import Turn
 from hansard.tasks import cancel_all
-
-PURPOSE = "compaction"
 
 WANTED = "compact"
 """The setting by which a person asks for it, in whichever process."""
@@ -88,6 +85,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     read_seq: int
     tokens_before: int
     tokens_kept: int
+    summary_tokens_max: int
+    block_tokens_max: int
+    """What one request for a summary reads: it must fit when nothing else does."""
 
     @property
     def source_tokens(self) -> int:
@@ -149,6 +149,10 @@ def plan(conversation: Conversation, settings: CompactionSettings, window_tokens
     if sum(message_tokens(each.message) for each in taken) < COVERED_TOKENS_MIN:
         return None
     before = conversation.compaction.body.summary if conversation.compaction is not None else ""
+    summary_max, block_max = settings.summary_tokens_max, total
+    if window_tokens:
+        summary_max = min(summary_max, window_tokens // 8)
+        block_max = (window_tokens - 3 * summary_max) * 3 // 4
     return Plan(
         placed=taken,
         before=before,
@@ -156,6 +160,8 @@ def plan(conversation: Conversation, settings: CompactionSettings, window_tokens
         read_seq=conversation.seq,
         tokens_before=total,
         tokens_kept=kept,
+        summary_tokens_max=summary_max,
+        block_tokens_max=block_max,
     )
 
 
@@ -192,15 +198,17 @@ async def compact(agent: Agent, session_id: str, asked: CompactionRequest | None
     With a request a person asked for it, and is told in that chat what became of it. Without one, what was
     said last was said where a failure is told. Unless a turn waits for it (`must`), whoever speaks meanwhile ends it.
     """
-    by = asked.by if asked is not None else ()
-    async with agent.record.turn(session_id, purpose=PURPOSE, by=by) as turn:
-        chat = asked.chat if asked is not None else ""
-        interruption = INTERRUPTED if asked is not None else ""
+    request = asked or CompactionRequest()
+    chat, interruption = request.chat, "" if asked is None else INTERRUPTED
+    async with agent.record.turn(session_id, purpose="compaction", by=request.by) as turn:
         if (await agent.record.conversation(session_id)).queued and not must:
             interrupt(turn, "somebody waits for an answer", interruption, chat)
             return
         work = asyncio.create_task(summarise(agent, turn, asked))
-        stop = asyncio.create_task(interrupted(agent.record, turn, must=must))
+        ends: dict[type, str] = {SessionEnd: "the session has ended"}
+        if not must:
+            ends[TurnQueued] = "a new message came"
+        stop = asyncio.create_task(stop_asked(agent.record, turn, ends))
         try:
             seconds = agent.limits.turn_seconds_max
             await asyncio.wait({work, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -243,15 +251,14 @@ async def summarise(agent: Agent, turn: Turn, asked: CompactionRequest | None) -
         model = (await models_of(agent, conversation))[0]
     except HansardError as error:
         return Compacted(text=str(error), failed=True)
-    window = window_of(settings, model)
-    planned = plan(conversation, settings, window, asked=asked is not None)
+    planned = plan(conversation, settings, window_of(settings, model), asked=asked is not None)
     if planned is None:
         return Compacted(text=NOTHING if asked is not None else "")
     count = len(planned.placed) + conversation.covered
     if reached := await limit_reached(agent, turn, step=0, tokens=0):
         return Compacted(text=f"a limit is reached ({reached})", failed=True)
     focus = asked.focus if asked is not None else ""
-    answered = await ask_for_summary(turn, model, planned, focus, limits_of(settings, window, planned))
+    answered = await ask_for_summary(turn, model, planned, focus)
     if answered.fault:
         return Compacted(text=answered.fault, failed=True)
     summary, through = answered.text, planned.placed[-1].message.id
@@ -277,33 +284,17 @@ async def summarise(agent: Agent, turn: Turn, asked: CompactionRequest | None) -
     )
 
 
-class Lengths(NamedTuple):
-    """Tokens: of a summary at most, and of what one request for it reads."""
-
-    summary_max: int
-    block_max: int
-
-
-def limits_of(settings: CompactionSettings, window_tokens: int, planned: Plan) -> Lengths:
-    """Return how long a summary may be, and how much is read for it at once: it must fit when nothing else does."""
-    if not window_tokens:
-        return Lengths(settings.summary_tokens_max, planned.tokens_before)
-    summary_max = min(settings.summary_tokens_max, window_tokens // 8)
-    return Lengths(summary_max, (window_tokens - 3 * summary_max) * 3 // 4)
-
-
-async def ask_for_summary(turn: Turn, model: Model, planned: Plan, focus: str, lengths: Lengths) -> SummaryAnswer:
+async def ask_for_summary(turn: Turn, model: Model, planned: Plan, focus: str) -> SummaryAnswer:
     """Ask for a summary, block by block, each taking in the one before. One that is none has a fault."""
-    anchors = anchors_of(planned.placed)
+    anchors, tokens_max = anchors_of(planned.placed), planned.summary_tokens_max
     heard = SummaryAnswer(planned.before)
-    for block in blocks_of(planned.placed, lengths.block_max):
+    for block in blocks_of(planned.placed, planned.block_tokens_max):
         taken_in = estimate_tokens(block) + estimate_tokens(heard.text)
-        heard = await listen(turn, model, summary_request(heard.text, block, focus, anchors, lengths.summary_max))
-        fault = heard.fault or fault_of(heard.text, heard.reason, [], taken_in, lengths.summary_max)
+        heard = await listen(turn, model, summary_request(heard.text, block, focus, anchors, tokens_max))
+        fault = heard.fault or fault_of(heard.text, heard.reason, [], taken_in, tokens_max)
         if fault:
             return SummaryAnswer(fault=fault)
-    fault = fault_of(heard.text, heard.reason, anchors, planned.source_tokens, lengths.summary_max)
-    return heard._replace(fault=fault)
+    return heard._replace(fault=fault_of(heard.text, heard.reason, anchors, planned.source_tokens, tokens_max))
 
 
 class SummaryAnswer(NamedTuple):
@@ -332,18 +323,3 @@ async def listen(turn: Turn, model: Model, request: Request) -> SummaryAnswer:
                     return SummaryAnswer(fault=event.failure.text.rstrip("."))
                 return SummaryAnswer("".join(pieces), event.reason)
     return SummaryAnswer(fault="the answer was cut off")
-
-
-async def interrupted(record: Record, turn: Turn, *, must: bool) -> str:
-    """Wait until somebody asks this turn to stop or, unless a turn waits for it, speaks; return why."""
-    async with aclosing(record.follow(turn.session_id, turn.fence, chunks=False)) as items:
-        async for item in items:
-            if not isinstance(item, Entry):
-                continue
-            if isinstance(item.body, TurnStopping) and item.body.turn_id == turn.id:
-                return item.body.reason
-            if isinstance(item.body, TurnQueued) and not must:
-                return "a new message came"
-            if isinstance(item.body, SessionEnd):
-                return "the session has ended"
-    return ""

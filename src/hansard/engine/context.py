@@ -50,25 +50,22 @@ UNSIGNED, PLAIN, HIDDEN = WATERMARKS = ("view.unsigned", "view.plain", "view.hid
 SEQ_DIGITS_MAX = 18
 
 
-class ContextOpening(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known from a session's beginning on: a note to begin with, and whether one person alone talks in it."""
-
-    note: str = ""
-    is_private: bool = False
-
-
-def opening_of(conversation: Conversation) -> ContextOpening:
+def opening_note(conversation: Conversation) -> str:
     """Return how a conversation begins, or how it goes on after what was summed up."""
     reason = conversation.began.reason if conversation.began is not None else ""
     notes = [prompts.session_began(reason)] if reason else []
     if (compaction := conversation.compaction) is not None:
         notes.append(prompts.summed_up(compaction.covered, harmless(compaction.body.summary)))
-    return ContextOpening(note="\n\n".join(notes), is_private=conversation.owner.startswith("person:"))
+    return "\n\n".join(notes)
 
 
 class RequestStyle(msgspec.Struct, frozen=True, kw_only=True):
     """How messages are said to one model. Each number is the seq up to which something holds."""
 
+    note: str = ""
+    """What it begins with."""
+    is_private: bool = False
+    """Whether one person alone talks in the session."""
     family: str = ""
     """Whose reasoning is given back."""
     unsigned_seq: int = 0
@@ -87,6 +84,8 @@ def manner_of(
     """Return how a conversation is said to a model: by its rules, and by what a provider refused before."""
     unsigned, plain, hidden = (max(watermark(conversation, name), marks.get(name, 0)) for name in WATERMARKS)
     return RequestStyle(
+        note=opening_note(conversation),
+        is_private=conversation.owner.startswith("person:"),
         family=rules.family if has_tools else "",
         unsigned_seq=unsigned,
         plain_seq=plain,
@@ -110,11 +109,10 @@ def shown(conversation: Conversation, manner: RequestStyle) -> list[Placed]:
 def render(
     placed: list[Placed],
     ends: dict[str, End],
-    opening: ContextOpening = ContextOpening(),  # noqa: B008
     manner: RequestStyle = RequestStyle(),  # noqa: B008
 ) -> list[Said]:
     """Return the messages that a model is given; they end with something to reply to."""
-    rendering = Rendering(ends, opening, manner)
+    rendering = Rendering(ends, manner)
     for message, turn_id, seq in placed:
         if message.status != Status.OPEN:
             rendering.add_message(message, turn_id, seq)
@@ -132,15 +130,14 @@ class OpenCall(NamedTuple):
 class Rendering:
     """Messages on their way to a model."""
 
-    def __init__(self, ends: dict[str, End], opening: ContextOpening, manner: RequestStyle) -> None:
+    def __init__(self, ends: dict[str, End], manner: RequestStyle) -> None:
         self.said: list[Said] = []
         self._ends = ends
         self._manner = manner
         self._plain: int | None = None
         self._images: list[Image] = []
-        self._is_private = opening.is_private
         self._turn_id = ""
-        self._notes: list[str] = [opening.note] if opening.note else []
+        self._notes: list[str] = [manner.note] if manner.note else []
         self._orphans: list[str] = []
         self._open: list[OpenCall] = []
         self._results: dict[str, ToolResult] = {}
@@ -183,14 +180,9 @@ class Rendering:
             end = self._ends.get(self._turn_id)
             self.said.append(AssistantSaid(prompts.NO_REPLY))
             self._notes = [prompts.turn_without_reply(end.state if end else None, end.reason if end else "")]
-            last = None
-        text = "\n\n".join([*self._notes, *self._orphans, words_of(message, is_private=self._is_private)])
+        text = "\n\n".join([*self._notes, *self._orphans, words_of(message, is_private=self._manner.is_private)])
         self._notes, self._orphans = [], []
-        images = () if message.is_retracted else images_of(message)
-        if isinstance(last, UserSaid):
-            self.said[-1] = UserSaid(f"{last.text}\n\n{text}", (*last.images, *images))
-        else:
-            self.said.append(UserSaid(text, images))
+        say(self.said, UserSaid(text, () if message.is_retracted else images_of(message)))
 
     def _take_reply(self, message: Message, turn_id: str, seq: int) -> None:
         text = "".join(part.text for part in message.parts if isinstance(part, Text))
@@ -213,11 +205,7 @@ class Rendering:
         if last is None or isinstance(last, AssistantSaid):
             self._say_between()
         elif self._orphans:
-            told = "\n\n".join(self._orphans)
-            if isinstance(last, UserSaid):
-                self.said[-1] = UserSaid(f"{last.text}\n\n{told}", last.images)
-            else:
-                self.said.append(UserSaid(told))
+            say(self.said, UserSaid("\n\n".join(self._orphans)))
             self._orphans = []
 
     def _say_between(self) -> None:
@@ -405,12 +393,17 @@ def merged(messages: Sequence[Said]) -> list[Said]:
     """Return messages in which no person speaks twice in a row."""
     found: list[Said] = []
     for said in messages:
-        last = found[-1] if found else None
-        if isinstance(said, UserSaid) and isinstance(last, UserSaid):
-            found[-1] = UserSaid(f"{last.text}\n\n{said.text}", (*last.images, *said.images))
-        else:
-            found.append(said)
+        say(found, said)
     return found
+
+
+def say(before: list[Said], said: Said) -> None:
+    """Add a message; a person who spoke last goes on in the same one."""
+    last = before[-1] if before else None
+    if isinstance(said, UserSaid) and isinstance(last, UserSaid):
+        before[-1] = UserSaid(f"{last.text}\n\n{said.text}", (*last.images, *said.images))
+    else:
+        before.append(said)
 
 
 def system_prompt(instructions: str, persona: str, notes: Sequence[Note]) -> str:

@@ -36,7 +36,6 @@ NO_TEXT = "(no text)"
 RESULT_UNKNOWN = "[Hansard: outcome unknown: the turn ended before this call's result was recorded. It may have run.]"
 RESULT_NOT_STARTED = "[Hansard: not started: the turn ended before this call was run.]"
 
-
 EDITED = "[Hansard: the person edited this message afterwards; these are the latest words.]"
 FORWARDED = "[Hansard: the person passed on these words of somebody else:]"
 FORMATTED = "[Hansard: in the chat, this message is shown formatted, and with these words:]"
@@ -63,7 +62,6 @@ BEGAN = {
 }
 """Why a session follows another one, as a model is told."""
 
-
 CALLED = "(called a tool)"
 """Stands for a message of the model that has no words, where tool calls are told in words."""
 
@@ -71,7 +69,6 @@ UNKNOWN_IMAGE = "you cannot be shown pictures of its kind"
 LARGE_IMAGE = "it is too large"
 TOO_MANY_IMAGES = "there are newer ones, and you are shown only so many"
 UNREADABLE_IMAGE = "it cannot be read"
-
 
 HIDDEN = (
     "[Hansard: what was said before is left out here, as the provider refused to read it. It is kept in the record.]"

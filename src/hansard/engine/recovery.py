@@ -80,12 +80,7 @@ async def settle_calls(
         result = ToolResult(call_id=call.id, text=prompts.RESULT_UNKNOWN, outcome=ToolOutcome.UNKNOWN)
         await turn.append(Message.make(Role.TOOL, [result], id=result_id(calling.id, index)))
         done.add(index)
-    waiting = Calls(calling.id, calls, done)
-    turn.settle_calls(calling.id, waiting.unfinished())
-    try:
-        await waiting.run(turn, agent.record, agent.tools, agent.limits, permits)
-    finally:
-        turn.settle_calls(calling.id, waiting.unfinished())
+    await Calls(calling.id, calls, done).run(turn, agent.record, agent.tools, agent.limits, permits)
 
 
 async def never_begun(agent: Agent, turn: Turn) -> set[str]:

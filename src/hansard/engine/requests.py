@@ -20,11 +20,7 @@ from typing import Final
 import msgspec
 
 from hansard.domain.limits import NAME_CHARACTERS_MAX
-from hansard.domain.messages import (
-    File,
-    Message,
-    ToolCall,
-)
+from hansard.domain.messages import File, Message, ToolCall
 from hansard.domain.requests import (
     AssistantSaid,
     Failure,
@@ -46,7 +42,6 @@ from hansard.engine.context import (
     WATERMARKS,
     manner_of,
     noted,
-    opening_of,
     render,
     shown,
     watermark,
@@ -139,22 +134,22 @@ def is_sure(failure: Failure, tried: Remedy | None) -> bool:
 
 
 class Requests:
-    """What a turn asks."""
+    """What a turn asks one model. Another one is asked anew: what the first refused may be read by the next."""
 
-    def __init__(self, record: Record, turn: Turn, frozen: SessionFrozen, output_tokens_max: int | None) -> None:
+    def __init__(
+        self, record: Record, turn: Turn, frozen: SessionFrozen, model: Model, output_tokens_max: int | None
+    ) -> None:
         self._record = record
         self._turn = turn
         self._frozen = frozen
+        self._model = model
         self._output_tokens_max = output_tokens_max
         self._remedy: Remedy | None = None
         self._guessed = False
         self._marks: dict[str, int] = {}
 
-    def begin(self) -> None:
-        """Another model is asked: what one refused may be read by the next."""
-        self._marks, self._remedy, self._guessed = {}, None, False
-
-    async def build(self, model: Model) -> Request:
+    async def build(self) -> Request:
+        model = self._model
         conversation = await self._record.conversation(self._turn.session_id)
         request = build_request(
             conversation,
@@ -169,7 +164,7 @@ class Requests:
         messages = [await self._with_pictures(said, model.rules) for said in request.messages]
         return msgspec.structs.replace(request, messages=tuple(messages))
 
-    async def remedied(self, model: Model, failure: Failure) -> bool:
+    async def remedied(self, failure: Failure) -> bool:
         """Make the view safer after a refusal, and tell the person; return whether to ask again."""
         remedy, sure = diagnose(failure), is_sure(failure, self._remedy)
         if remedy is None or self._remedy is Remedy.LAST or (self._guessed and not sure):
@@ -181,19 +176,18 @@ class Requests:
             # It was guessed before, too mildly: whatever it is about in what was said, this is without it.
             remedy = Remedy.LAST
         self._remedy, self._guessed = remedy, not sure
-        self._marks = watermarks(conversation, remedy, with_remembered(conversation, model, self._marks))
+        self._marks = watermarks(conversation, remedy, with_remembered(conversation, self._model, self._marks))
         words = failure.text.rstrip(".")
-        told = f"{model.name} could not read the conversation ({words}). Asking again {TOLD[remedy]}."
+        told = f"{self._model.name} could not read the conversation ({words}). Asking again {TOLD[remedy]}."
         if not sure:
-            told = f"{model.name}: {words}. It may be the conversation: asking once more {TOLD[remedy]}."
+            told = f"{self._model.name}: {words}. It may be the conversation: asking once more {TOLD[remedy]}."
         await self._turn.append(Message.notice(f"{told} The record is unchanged."))
         return True
 
-    async def accepted(self, model: Model) -> None:
-        """Remember the view that a model accepted, where it refused another one before."""
-        marks, self._marks, self._remedy = self._marks, {}, None
-        for name, seq in marks.items():
-            await self._record.sessions.set_setting(self._turn.session_id, mark_of(name, model), str(seq))
+    async def accepted(self) -> None:
+        """Remember the view that the model accepted, where it refused another one before."""
+        for name, seq in self._marks.items():
+            await self._record.sessions.set_setting(self._turn.session_id, mark_of(name, self._model), str(seq))
 
     async def _with_pictures(self, said: Said, rules: ModelRules) -> Said:
         """Fill in what pictures show. What a picture is, its bytes know better than whoever named it."""
@@ -399,10 +393,8 @@ def shortened(said: Said, characters_max: int) -> Said:
             msgspec.structs.replace(result, text=cut_middle(result.text, characters_max)) for result in said.results
         ]
         return ToolsSaid(tuple(results))
-    if isinstance(said, AssistantSaid):
-        if said.thought:
-            return said
-        return msgspec.structs.replace(said, text=cut_middle(said.text, characters_max))
+    if isinstance(said, AssistantSaid) and said.thought:
+        return said
     return msgspec.structs.replace(said, text=cut_middle(said.text, characters_max))
 
 
@@ -432,6 +424,6 @@ def build_request(
     """
     tools = frozen.tools if uses_tools else ()
     manner = manner_of(conversation, rules, marks, has_tools=bool(tools))
-    messages = render(shown(conversation, manner), conversation.ends, opening_of(conversation), manner)
+    messages = render(shown(conversation, manner), conversation.ends, manner)
     request = Request(system=frozen.system, tools=tools, messages=tuple(messages), output_tokens_max=output_tokens_max)
     return fit(request, rules)

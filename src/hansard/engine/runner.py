@@ -15,8 +15,8 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from typing import NamedTuple
 
 from hansard.engine.compaction import FULL_PERCENT, compact_if_due
-from hansard.engine.titles import first_exchange, give_title, is_asked
-from hansard.engine.turns import Agent, Ran, models_of, run_turn
+from hansard.engine.titles import give_title
+from hansard.engine.turns import Agent, Ran, run_turn
 from hansard.errors import HansardError, LeaseHeld, LimitReached, NotFound, SessionEnded
 from hansard.record.messages.entries import Entry, MessageAdded
 from hansard.tasks import Askers, Bounds, FairQueue, Ticket, cancel_all
@@ -88,11 +88,11 @@ class Runner:
 
     @property
     def running(self) -> int:
-        return self._slots.held
+        return self._slots.line.held
 
     @property
     def waiting(self) -> int:
-        return self._slots.waiting
+        return self._slots.line.waiting
 
     async def outlived(self) -> None:
         """Wait until whatever asks a model in this process now has ended. What waits for a place begins anew."""
@@ -326,7 +326,7 @@ class BesideTurns:
         asked = False
         try:
             async with self._place(session_id) as has_place:
-                asked = has_place and await title_after(self.agent, session_id, turn_id)
+                asked = has_place and await give_title(self.agent, session_id, turn_id)
         except Exception as error:  # noqa: BLE001  # boundary: process edge
             asked = True
             if not isinstance(error, HansardError):
@@ -351,37 +351,17 @@ def is_said(entry: Entry) -> bool:
     return not isinstance(entry.body, MessageAdded) or entry.body.role == "user"
 
 
-async def title_after(agent: Agent, session_id: str, turn_id: str) -> bool:
-    """Ask for a title after a turn; return whether it was the time for it."""
-    conversation = await agent.record.conversation(session_id)
-    models = await models_of(agent, conversation)
-    if not is_asked(agent.policy.titles, models[0].name):
-        return True
-    if not first_exchange(conversation):
-        return False
-    await give_title(agent, models[0], session_id, turn_id)
-    return True
-
-
 class Slots:
     """Places, and the line before them."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        self._line = FairQueue()
+        self.line = FairQueue()
         self._bells: dict[Ticket, asyncio.Event] = {}
         """Of those who wait: rung when they are called, when others ask for the same, when waiting is over."""
         self._over: dict[Ticket, asyncio.Event] = {}
         """Of those who hold a place: set when they give it back."""
         self._shut = False
-
-    @property
-    def held(self) -> int:
-        return self._line.held
-
-    @property
-    def waiting(self) -> int:
-        return self._line.waiting
 
     def apply_bounds(self, bounds: Bounds) -> None:
         """Have so many places from now on. Who holds one keeps it."""
@@ -392,7 +372,7 @@ class Slots:
         """Let nobody wait any longer: everybody who waits, or would have to, leaves without a place."""
         self._shut = True
         for ticket, bell in self._bells.items():
-            self._line.leave(ticket)
+            self.line.leave(ticket)
             bell.set()
         self._bells.clear()
 
@@ -407,7 +387,7 @@ class Slots:
 
         `asks` says who asks, and is asked again when the `bell` is rung.
         """
-        ticket = self._line.join(await asks())
+        ticket = self.line.join(await asks())
         self._bells[ticket] = bell
         try:
             self._call()
@@ -415,17 +395,17 @@ class Slots:
                 await bell.wait()
                 bell.clear()
                 if ticket in self._bells:
-                    self._line.change(ticket, await asks())
+                    self.line.change(ticket, await asks())
                     self._call()
             yield ticket in self._over
         finally:
             self._bells.pop(ticket, None)
-            self._line.leave(ticket)
+            self.line.leave(ticket)
             if (over := self._over.pop(ticket, None)) is not None:
                 over.set()
             self._call()
 
     def _call(self) -> None:
-        while (ticket := self._line.call(self._bounds)) is not None:
+        while (ticket := self.line.call(self._bounds)) is not None:
             self._over[ticket] = asyncio.Event()
             self._bells.pop(ticket).set()

@@ -16,8 +16,7 @@ from hansard.domain.budgets import Usage
 from hansard.domain.messages import Role, Status, join_own_text
 from hansard.domain.requests import Delta, Request, UserSaid
 from hansard.engine.context import data_of
-from hansard.engine.turns import Agent
-from hansard.ports.model import Model
+from hansard.engine.turns import Agent, models_of
 from hansard.record.conversation import Conversation
 
 TITLE_PROMPT = """\
@@ -65,15 +64,20 @@ def clean_title(answer: str) -> str:
     return title if len(title) <= SUGGESTED_TITLE_CHARACTERS_MAX else ""
 
 
-async def give_title(agent: Agent, model: Model, session_id: str, turn_id: str) -> bool:
-    """Ask for a title and record it; return whether the session has it now."""
+async def give_title(agent: Agent, session_id: str, turn_id: str) -> bool:
+    """Ask for a title after a turn, and record it; return whether it was the time for it."""
     conversation = await agent.record.conversation(session_id)
+    model = (await models_of(agent, conversation))[0]
+    if not is_asked(agent.policy.titles, model.name):
+        return True
     exchange = first_exchange(conversation)
-    if not exchange or (await agent.record.sessions.read(session_id)).title is not None:
+    if not exchange:
         return False
     budget = agent.policy.budget
-    if budget is not None and await agent.record.budgets.reached(session_id, turn_id, budget):
-        return False
+    if (await agent.record.sessions.read(session_id)).title is not None or (
+        budget is not None and await agent.record.budgets.reached(session_id, turn_id, budget)
+    ):
+        return True
     request = Request(system=TITLE_PROMPT, messages=(UserSaid(exchange),), output_tokens_max=OUTPUT_TOKENS_MAX)
     text, usage = "", Usage()
     try:
@@ -87,6 +91,6 @@ async def give_title(agent: Agent, model: Model, session_id: str, turn_id: str) 
     except TimeoutError:
         text = ""
     title = clean_title(text)
-    if not title and usage == Usage():
-        return False
-    return await agent.record.titles.suggest(session_id, title, turn_id, model.name, usage)
+    if title or usage != Usage():
+        await agent.record.titles.suggest(session_id, title, turn_id, model.name, usage)
+    return True

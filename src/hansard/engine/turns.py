@@ -46,10 +46,8 @@ DEFAULT_MODEL = "default"
 RECORD_ERRORS = (RecordUnavailable, OutcomeUnknown, StaleLease, RecordRefused)
 """What a turn cannot end by itself: its runner hears of it."""
 
-
 ASKS_AGAIN = "/retry asks again"
 """What a person is told who may want to ask again, where there are commands."""
-
 
 UNATTRIBUTED = "This was asked before Hansard recorded who asked. Send it again to use tools."
 """Told once in a session."""
@@ -101,16 +99,13 @@ async def converse(agent: Agent, turn: Turn) -> None:
     await tell_model_denied(agent, turn, conversation)
     if frozen.tools and is_unattributed(conversation, turn.id):
         await turn.append(Message.notice(UNATTRIBUTED, id=f"{turn.session_id}-unattributed"))
-    requests = Requests(record, turn, frozen, limits.output_tokens_max)
     tokens, continued, step = 0, 0, 0
     missing: set[Key] = set()
     while True:
         step += 1
         await get_files(agent, turn, missing)
-        answer = await ask(turn, models, requests, limits)
+        answer = await ask(agent, turn, frozen, models)
         tokens += answer.usage.input_tokens + answer.usage.output_tokens
-        if answer.calls:
-            turn.settle_calls(answer.message_id, Calls(answer.message_id, answer.calls).unfinished())
         if answer.failure is not None and answer.message_id and continued < limits.continuations_max:
             continued += 1
             turn.go_on(answer.message_id)
@@ -129,7 +124,8 @@ async def converse(agent: Agent, turn: Turn) -> None:
             turn.fail(f"limit: {reached}")
             return
         else:
-            await run_calls(agent, turn, answer)
+            permits = Permits(turn, record, agent.policy, await record.conversation(turn.session_id))
+            await Calls(answer.message_id, answer.calls).run(turn, record, agent.tools, limits, permits)
 
 
 async def get_files(agent: Agent, turn: Turn, told: set[Key]) -> None:
@@ -138,16 +134,6 @@ async def get_files(agent: Agent, turn: Turn, told: set[Key]) -> None:
         await await_files(agent, turn, told)
     if agent.transcriber is not None:
         await write_down(agent, turn, agent.transcriber)
-
-
-async def run_calls(agent: Agent, turn: Turn, answer: Answer) -> None:
-    """Run the calls of an answer; whatever has no result when that ends gets one with the turn's end."""
-    calls = Calls(answer.message_id, answer.calls)
-    permits = Permits(turn, agent.record, agent.policy, await agent.record.conversation(turn.session_id))
-    try:
-        await calls.run(turn, agent.record, agent.tools, agent.limits, permits)
-    finally:
-        turn.settle_calls(answer.message_id, calls.unfinished())
 
 
 async def limit_reached(agent: Agent, turn: Turn, step: int, tokens: int) -> str:
@@ -227,7 +213,7 @@ async def run_turn(agent: Agent, session_id: str, waiting: str = "") -> Ran:
     """Run the turn that waits in a session. NotFound when it does not, LeaseHeld when another one runs."""
     async with agent.record.turn(session_id, waiting=waiting, budget=agent.policy.budget) as turn:
         work = asyncio.create_task(converse(agent, turn))
-        stop = asyncio.create_task(stop_asked(agent.record, turn))
+        stop = asyncio.create_task(stop_asked(agent.record, turn, {}))
         try:
             await asyncio.wait({work, stop}, timeout=agent.limits.turn_seconds_max, return_when=asyncio.FIRST_COMPLETED)
             finished = work.done()
@@ -271,12 +257,18 @@ def tell_failure(turn: Turn, work: asyncio.Task[None]) -> None:
     turn.fail(f"{type(error).__name__}: {error}")
 
 
-async def stop_asked(record: Record, turn: Turn) -> str:
-    """Wait until somebody asks this turn to stop, in whichever process, and return why."""
+async def stop_asked(record: Record, turn: Turn, also: Mapping[type, str]) -> str:
+    """Wait until somebody asks this turn to stop, in whichever process, and return why.
+
+    `also` are other entries after which it stops, each with its reason.
+    """
     async with aclosing(record.follow(turn.session_id, turn.fence, chunks=False)) as items:
         async for item in items:
-            if isinstance(item, Entry) and isinstance(item.body, TurnStopping) and item.body.turn_id == turn.id:
-                return item.body.reason
+            body = item.body if isinstance(item, Entry) else None
+            if isinstance(body, TurnStopping) and body.turn_id == turn.id:
+                return body.reason
+            if type(body) in also:
+                return also[type(body)]
     return ""
 
 
@@ -305,7 +297,7 @@ class AnswerCutError(Exception):
     """Leaves a reply that the provider cut, so that it is sealed as interrupted."""
 
 
-async def ask(turn: Turn, models: Sequence[Model], requests: Requests, limits: TurnLimits) -> Answer:
+async def ask(agent: Agent, turn: Turn, frozen: SessionFrozen, models: Sequence[Model]) -> Answer:
     """Return the first answer that says anything; without one, the failure of the last model."""
     answer = Answer(failure=Failure(kind=FailureKind.MISSING, text="no model is configured"))
     for index, model in enumerate(models):
@@ -314,26 +306,26 @@ async def ask(turn: Turn, models: Sequence[Model], requests: Requests, limits: T
             await turn.append(
                 Message.notice(f"{models[index - 1].name} could not answer ({failed}). Asking {model.name}.")
             )
-        answer = await ask_one(turn, model, requests, limits)
+        answer = await ask_one(agent, turn, frozen, model)
         if answer.failure is None or answer.message_id:
             return answer
     return answer
 
 
-async def ask_one(turn: Turn, model: Model, requests: Requests, limits: TurnLimits) -> Answer:
+async def ask_one(agent: Agent, turn: Turn, frozen: SessionFrozen, model: Model) -> Answer:
     """Ask one model, as often as it may help; one that cannot read the conversation, in a safer view."""
-    attempt = 0
+    attempt, limits = 0, agent.limits
     turn.model = model.name
-    requests.begin()
+    requests = Requests(agent.record, turn, frozen, model, limits.output_tokens_max)
     while True:
         attempt += 1
-        answer = await stream_answer(turn, model, await requests.build(model))
+        answer = await stream_answer(turn, model, await requests.build())
         failure = answer.failure
         if failure is None or answer.usage != Usage():
             turn.add_usage(model.name, answer.usage)
         if failure is None or answer.message_id:
-            await requests.accepted(model)
-        elif await requests.remedied(model, failure):
+            await requests.accepted()
+        elif await requests.remedied(failure):
             attempt = 0
             continue
         if failure is None or answer.message_id or not failure.retryable or attempt == limits.attempts_max:
@@ -382,9 +374,8 @@ class AnswerWriter:
                 call = self._own_call(event.call)
                 (await self._open(stack)).add(call)
                 self._change(calls=(*self.answer.calls, call))
-                self._turn.settle_calls(
-                    self.answer.message_id, Calls(self.answer.message_id, self.answer.calls).unfinished()
-                )
+                calls = Calls(self.answer.message_id, self.answer.calls)
+                self._turn.settle_calls(self.answer.message_id, calls.unfinished())
             elif isinstance(event, Finished):
                 self._change(reason=event.reason, usage=event.usage)
                 self._arrange(event.parts)

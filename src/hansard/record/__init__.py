@@ -29,3 +29,28 @@ Rules that are looked for first:
     when a title is cut         never by the record, which refuses one that is too long; `/new TITLE` is cut in
                                 hansard/intake/receive.py, and a suggested one is dropped in engine/titles.py
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hansard.domain.notices import Wording
+    from hansard.journal.calls import Caller
+
+
+class Namespace:
+    """The calls of one concept: what `record.sessions` or `record.turns` is."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+
+class TellingNamespace(Namespace):
+    """One whose calls tell people things: `words` gives the wording as it is at that moment."""
+
+    def __init__(self, caller: Caller, words: Callable[[], Wording]) -> None:
+        super().__init__(caller)
+        self._words = words

@@ -6,9 +6,9 @@ Invariant: what the admin revoked stays revoked, whatever the settings say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -37,9 +37,9 @@ from hansard.domain.settings import Pairing
 from hansard.domain.text import clean_name
 from hansard.errors import NotFound
 from hansard.journal.backend import Reads
-from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, IsAlive, Table
 from hansard.journal.transaction import Transaction, home_journal
+from hansard.record import TellingNamespace
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.people import add_at_home, count_pace, read_circle, read_pace
 from hansard.record.routes import tell_at_home, tell_in_chat
@@ -103,14 +103,14 @@ def access_value(row: tuple[Any, ...]) -> Access:
     return msgspec.convert(dict(zip(Access.__struct_fields__, row, strict=True)), Access)
 
 
-def find_access(reads: Reads, channel: str, identity: str) -> Access | None:
+def find_access(reads: Reads, channel: str, identity: str) -> Access:
+    """Return what is known of somebody; of a stranger, that nothing is."""
     row = reads.row(SQL.find_access, (channel, identity))
-    return None if row is None else access_value(row)
+    return Access(channel=channel, identity=identity) if row is None else access_value(row)
 
 
 def grant_of(tx: Transaction, channel: str, identity: str) -> Grant:
-    known = find_access(tx, channel, identity)
-    return Grant.NONE if known is None else known.state
+    return find_access(tx, channel, identity).state
 
 
 def ask(tx: Transaction, channel: str, identity: str, chat: str, rules: IntakeRules, *, words: Wording) -> bool:
@@ -127,10 +127,10 @@ def decline(tx: Transaction, invited: Origin, rules: IntakeRules, words: Wording
     No chat can show it, so it is a notice without one. While the code waits, the same words are given again.
     """
     known = find_access(tx, invited.channel, invited.identity)
-    if not rules.pairing.enabled or not may(Action.ASK, invited.standing, known.state if known else Grant.NONE):
+    if not rules.pairing.enabled or not may(Action.ASK, invited.standing, known.state):
         return ""
-    waits = known is not None and known.is_waiting(tx.clock.now_microseconds())
-    code = known.code if known and waits else give_code(tx, invited.channel, invited.identity, "", rules)
+    waits = known.is_waiting(tx.clock.now_microseconds())
+    code = known.code if waits else give_code(tx, invited.channel, invited.identity, "", rules)
     if not code:
         return ""
     text = words.declined.format(code=written_code(code), minutes=rules.pairing.code_minutes)
@@ -163,37 +163,30 @@ def give_code(tx: Transaction, channel: str, identity: str, chat: str, rules: In
     return code
 
 
-class Approved(NamedTuple):
-    """Who may talk now; None with why not."""
-
-    access: Access | None
-    refusal: str = ""
-
-
 NO_SUCH_CODE = "no such code waits: it was never given, was used, or its time is over"
 
 
-def approve(tx: Transaction, code: str, *, by: str, welcome: str, pairing: Pairing, token: str) -> Approved:
-    """Allow whoever was shown a code. A code counts once, for that person; wrong ones are counted."""
+def approve(tx: Transaction, code: str, *, by: str, welcome: str, pairing: Pairing, token: str) -> Access | str:
+    """Allow whoever was shown a code, or return why not. A code counts once, for one person; wrong ones are counted."""
     home = home_journal(tx)
     done = tx.find_body(home, f"~access:{token}", AccessChanged)
     if done is not None:
-        return Approved(_read(tx, done.channel, done.identity))
+        return find_access(tx, done.channel, done.identity)
     if tx.find(home, f"~tried:{token}") is not None:
-        return Approved(None, NO_SUCH_CODE)
+        return NO_SUCH_CODE
     now = tx.clock.now_microseconds()
     if not may_try_code(read_pace(tx, "tried"), pairing, now):
-        return Approved(None, "too many wrong codes were tried: wait an hour")
+        return "too many wrong codes were tried: wait an hour"
     row = tx.row(SQL.find_access_by_code, (code,))
     known = None if row is None else access_value(row)
     if known is None or not known.is_waiting(now):
         tx.add(home, f"~tried:{token}", AccessTried(by=by))
-        return Approved(None, NO_SUCH_CODE)
+        return NO_SUCH_CODE
     changed = AccessChanged(channel=known.channel, identity=known.identity, allowed=True, by=by, code=code)
     tx.add(home, f"~access:{token}", changed)
     if known.chat and welcome:
         tell_in_chat(tx, known.chat, welcome)
-    return Approved(_read(tx, known.channel, known.identity))
+    return find_access(tx, known.channel, known.identity)
 
 
 def change(tx: Transaction, changed: AccessChanged, operation_id: str) -> Access:
@@ -202,7 +195,7 @@ def change(tx: Transaction, changed: AccessChanged, operation_id: str) -> Access
     wanted = Grant.ALLOWED if changed.allowed else Grant.REVOKED
     if grant_of(tx, changed.channel, changed.identity) is not wanted:
         tx.add(home, f"~access:{operation_id}", changed)
-    return _read(tx, changed.channel, changed.identity)
+    return find_access(tx, changed.channel, changed.identity)
 
 
 def bar_person(
@@ -218,18 +211,11 @@ def bar_person(
     asked = tx.rows(TURNS.queries.list_asked_turns)
     for session_id in dict.fromkeys(each for each, person, chat in asked if asker_owner(person, chat) in owners):
         stop_turns(tx, session_id, BARRED, is_alive, words=words, queued=True, asked_by=owners)
-    return tuple(_read(tx, *each) for each in barred)
+    return tuple(find_access(tx, *each) for each in barred)
 
 
-def _read(reads: Reads, channel: str, identity: str) -> Access:
-    return find_access(reads, channel, identity) or Access(channel=channel, identity=identity)
-
-
-class AccessList:
+class AccessList(TellingNamespace):
     """`record.access`: who asked to talk, who may, and who may no longer."""
-
-    def __init__(self, caller: Caller, words: Callable[[], Wording]) -> None:
-        self._caller, self._words = caller, words
 
     async def list(self, channel: str | None = None) -> list[Access]:
         """Return everybody whose access is known, the latest change first."""
@@ -237,16 +223,10 @@ class AccessList:
         return [access_value(row) for row in rows]
 
     async def find(self, channel: str, identity: str) -> Access:
-        """Return what is known of somebody; of a stranger, that nothing is."""
-        return await self._caller.read(lambda snapshot: _read(snapshot, channel, identity))
+        return await self._caller.read(lambda snapshot: find_access(snapshot, channel, identity))
 
     async def approve(
-        self,
-        code: str,
-        *,
-        by: str = "admin",
-        welcome: str = "",
-        pairing: Pairing | None = None,
+        self, code: str, *, by: str = "admin", welcome: str = "", pairing: Pairing | None = None
     ) -> Access:
         """Allow whoever was shown this code; `welcome` of the channel is said to them. NotFound when none waits."""
         approval = partial(
@@ -258,9 +238,9 @@ class AccessList:
             token=new_id(),
         )
         approved = await self._caller.write(approval)
-        if approved.access is None:
-            raise NotFound(approved.refusal)
-        return approved.access
+        if isinstance(approved, str):
+            raise NotFound(approved)
+        return approved
 
     async def allow(self, channel: str, identity: str, *, by: str = "admin") -> Access:
         changed = AccessChanged(

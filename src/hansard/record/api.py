@@ -14,12 +14,7 @@ import msgspec
 from hansard.domain.arrivals import Cursor, Intake
 from hansard.domain.budgets import Budget
 from hansard.domain.ids import check_session_id, new_id, new_session_id
-from hansard.domain.limits import (
-    NAME_CHARACTERS_MAX,
-    PATIENCE_SECONDS,
-    REASON_CHARACTERS_MAX,
-    TITLE_CHARACTERS_MAX,
-)
+from hansard.domain.limits import NAME_CHARACTERS_MAX, PATIENCE_SECONDS, REASON_CHARACTERS_MAX, TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message
 from hansard.domain.notices import ENGLISH, Wording
 from hansard.domain.people import By
@@ -58,7 +53,7 @@ from hansard.record.sessions import Sessions
 from hansard.record.titles import Titles
 from hansard.record.turns.entries import TURNS
 from hansard.record.turns.holding import Turn, Turns, hold_session
-from hansard.record.turns.operations import end_lost_turn
+from hansard.record.turns.operations import claim_turn, end_lost_turn
 
 
 class Record:
@@ -272,16 +267,20 @@ class Record:
 
         `waiting`: only a queued one, of this id or (empty) any. `purpose`: a new one. LimitReached by the `budget`.
         """
-        return hold_session(
-            self._caller,
-            self.words,
-            session_id,
-            wait_seconds=wait_seconds,
+        turn_id = new_id()
+        claim = partial(
+            claim_turn,
+            session_id=session_id,
+            turn_id=turn_id,
+            owner=self._caller.store.owner,
             waiting=waiting,
             purpose=purpose,
             budget=budget,
-            by=by,
+            by=tuple(by),
+            is_alive=self._caller.store.is_alive,
+            words=self.words,
         )
+        return hold_session(self._caller, session_id, turn_id, claim, wait_seconds)
 
     async def verify(self) -> Report:
         """Compare both legs, the chains and the projections; the record stays in use meanwhile."""

@@ -33,10 +33,10 @@ from hansard.domain.notices import Wording
 from hansard.domain.people import By, asker_owner
 from hansard.domain.sessions import TurnState
 from hansard.journal.backend import Reads
-from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction, home_journal
+from hansard.record import Namespace
 from hansard.record.messages.entries import MessageAdded, is_spoken
 from hansard.record.people import add_at_home, count_pace, read_circle, read_pace
 from hansard.record.routes import tell_at_home
@@ -125,11 +125,8 @@ class Day(NamedTuple):
     together: Spent
 
 
-class Budgets:
+class Budgets(Namespace):
     """What was used, by whom, since a day began."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
 
     async def day(self, person: str, budget: Budget) -> Day:
         """Return what the present day took for a person, under all their names, and for everybody together."""
@@ -201,11 +198,8 @@ def tell_over(tx: Transaction, words: Wording, brought: Brought, person: str, ch
         tell_at_home(tx, chat, getattr(words, f"over_{brought}"), f"over-{key}")
 
 
-class Quotas:
+class Quotas(Namespace):
     """Files, bytes and sessions that people brought in an hour."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
 
     async def bytes_left(self, person: str, quota: Quota) -> int | None:
         """Return how many bytes a person may still bring in this hour; None: there is no limit."""

@@ -204,7 +204,7 @@ class Conversation:
         self.awaited |= {(entry.id, part.fetch) for part in body.parts if isinstance(part, File) and part.fetch}
         placed = Placed(message, "" if is_waiting(body.role) else self.running, entry.seq)
         if is_waiting(body.role):
-            self._order.add_waiting(placed)
+            self._order.unplaced.append(placed)
         elif body.role == Role.ASSISTANT:
             if not self.running:
                 self._order.place_waiting("")
@@ -267,7 +267,7 @@ class Conversation:
         if self.queued == body.turn_id:
             self.queued = ""
         self.running = body.turn_id
-        self.by[body.turn_id] = askers_of(self._order.list_waiting()) if body.by is None else body.by
+        self.by[body.turn_id] = askers_of(each.message for each in self._order.unplaced) if body.by is None else body.by
         if body.purpose:
             self._purposed.add(body.turn_id)
             self._requested = body.turn_id if self.wants_compaction else ""

@@ -14,25 +14,18 @@ from typing import Any
 import msgspec
 
 from hansard.domain.chats import chats_of, parts_of
-from hansard.domain.deliveries import (
-    DELIVERY_MOVES,
-    Backlog,
-    Delivery,
-    DeliveryState,
-    Operation,
-    OutboxItem,
-)
+from hansard.domain.deliveries import DELIVERY_MOVES, Backlog, Delivery, DeliveryState, Operation, OutboxItem
 from hansard.domain.ids import HOME_JOURNAL, check_entry_id, delivery_prefix, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX, REASON_CHARACTERS_MAX
 from hansard.domain.messages import Message
 from hansard.domain.text import INTEGER_MAX, clean_name, clean_struct, clean_text, read_state
 from hansard.errors import IdConflict, InvalidInput, NotFound, WrongState
 from hansard.journal.backend import Reads
-from hansard.journal.calls import Caller
-from hansard.journal.concepts import ENCODER, Body, Concept, EntryPlace, Table
+from hansard.journal.concepts import ENCODER, Body, Concept, EntryPlace, IsAlive, Table
 from hansard.journal.entries import Journal
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction
+from hansard.record import Namespace
 from hansard.record.messages.entries import SHOWN_ROLES, MessageAdded, MessageOpened
 from hansard.record.messages.operations import read_message
 from hansard.record.sessions import find_session, session_journal
@@ -243,22 +236,19 @@ def finish_message(
     return True
 
 
-def end_lost_delivery(
-    tx: Transaction, session_id: str, delivery_id: str, token: str, is_alive: Callable[[str], bool]
-) -> bool:
-    """Mark what a dead process was sending as unknown: it may have been shown."""
-    delivery = find_delivery(tx, session_id, delivery_id)
-    if delivery is None or delivery.state != DeliveryState.SENDING or is_alive(delivery.owner):
-        return False
-    reason = f"its sender {delivery.owner} is gone"
-    move_delivery(tx, session_id, delivery.id, DeliveryState.UNKNOWN, reason=reason, token=token)
-    return True
-
-
 @DELIVERIES.recovers(SQL.sending_deliveries)
-def end_lost_sending(sending: tuple[Any, ...], is_alive: Callable[[str], bool]) -> Callable[[Transaction], object]:
+def end_lost_delivery(sending: tuple[Any, ...], is_alive: IsAlive) -> Callable[[Transaction], object]:
+    """Mark what a dead process was sending as unknown: it may have been shown."""
     session_id, delivery_id, _ = sending
-    return partial(end_lost_delivery, session_id=session_id, delivery_id=delivery_id, token=new_id(), is_alive=is_alive)
+    token = new_id()
+
+    def end(tx: Transaction) -> None:
+        delivery = find_delivery(tx, session_id, delivery_id)
+        if delivery is not None and delivery.state == DeliveryState.SENDING and not is_alive(delivery.owner):
+            reason = f"its sender {delivery.owner} is gone"
+            move_delivery(tx, session_id, delivery.id, DeliveryState.UNKNOWN, reason=reason, token=token)
+
+    return end
 
 
 @contextmanager
@@ -298,15 +288,12 @@ def list_message_deliveries(snapshot: Reads, session_id: str, message_id: str, c
     return [delivery_value(session_id, row) for row in rows]
 
 
-class Deliveries:
+class Deliveries(Namespace):
     """`record.deliveries`: what waits to be shown in chats, and what becomes of it.
 
     What is shown is read from here, after it is durable. On crash: what was on its way is unknown, and whoever
     delivers next settles it.
     """
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
 
     async def create(self, delivery: Delivery) -> Delivery:
         """Record that a message is to be shown on a channel; the same delivery again changes nothing."""

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import hashlib
 
-from hansard.domain.arrivals import Arrival, ArrivalKind, Awaited, IntakeRules
+from hansard.domain.arrivals import Arrival, ArrivalKind, IntakeRules
 from hansard.domain.budgets import Brought, pace_name
 from hansard.domain.limits import REASON_CHARACTERS_MAX
-from hansard.domain.messages import Message
 from hansard.domain.notices import Wording
-from hansard.domain.sessions import SessionState
 from hansard.domain.text import clean_text
-from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import Transaction
+from hansard.record import Namespace
 from hansard.record.budgets import allows, count_used, tell_over
 from hansard.record.messages.entries import FileFetched
-from hansard.record.messages.operations import append, offer
 from hansard.record.people import add_at_home, count_pace, list_due
-from hansard.record.routes import tell_at_home
+from hansard.record.routes import tell_of_session
 from hansard.record.sessions import session_journal
 
 FETCHES = Concept(
@@ -86,42 +83,35 @@ def await_files(
     tx: Transaction, arrival: Arrival, session_id: str, message_id: str, rules: IntakeRules, *, words: Wording
 ) -> None:
     """Note that the files of a message are to be fetched. Of those that are too many, people are told."""
-    person = arrival.origin.person
+    origin, person = arrival.origin, arrival.origin.person
+    chat = "" if arrival.kind is ArrivalKind.OBSERVED else origin.chat  # nowhere, if they only talked among themselves
     for awaited in arrival.files:
         asked = ((Brought.FILES, 1), (Brought.BYTES, max(1, awaited.size_bytes)))
         over = next((each for each, more in asked if not allows(tx, rules, each, person, more)), None)
         waiting, own = tx.row(SQL.count_fetches, (person,))
         if not over and waiting < OPEN_MAX and own < PERSON_OPEN_MAX:
-            add_at_home(tx, "awaited", awaited_of(arrival, awaited, session_id, message_id, person))
+            body = FileAwaited(
+                channel=origin.channel,
+                account=origin.account,
+                session_id=session_id,
+                message_id=message_id,
+                file=awaited.file,
+                person=person,
+                reference=awaited.reference,
+                name=awaited.name,
+                media_type=awaited.media_type,
+                size_bytes=awaited.size_bytes,
+                chat=chat,
+            )
+            add_at_home(tx, "awaited", body)
             count_used(tx, person, files=1)
             continue
         failure = f"the hour's limit of {over}" if over else "the limit of files that wait is reached"
         record_file(tx, session_id, FileFetched(message_id=message_id, file=awaited.file, failure=failure))
         if over:
-            tell_over(tx, words, over, person, told_in(arrival))
-        else:
-            tell(tx, session_id, told_in(arrival), words.tell_file_not_kept(awaited.name, words.file_too_many))
-
-
-def told_in(arrival: Arrival) -> str:
-    """Return where people are told about a file: nowhere, if they only talked among themselves."""
-    return "" if arrival.kind is ArrivalKind.OBSERVED else arrival.origin.chat
-
-
-def awaited_of(arrival: Arrival, awaited: Awaited, session_id: str, message_id: str, person: str) -> FileAwaited:
-    return FileAwaited(
-        channel=arrival.origin.channel,
-        account=arrival.origin.account,
-        session_id=session_id,
-        message_id=message_id,
-        file=awaited.file,
-        person=person,
-        reference=awaited.reference,
-        name=awaited.name,
-        media_type=awaited.media_type,
-        size_bytes=awaited.size_bytes,
-        chat=told_in(arrival),
-    )
+            tell_over(tx, words, over, person, chat)
+        elif chat:
+            tell_of_session(tx, session_id, chat, words.tell_file_not_kept(awaited.name, words.file_too_many))
 
 
 def settle_file(tx: Transaction, awaited: FileAwaited, fetched: FileFetched, text: str = "") -> None:
@@ -137,7 +127,8 @@ def settle_file(tx: Transaction, awaited: FileAwaited, fetched: FileFetched, tex
         size_bytes=fetched.size_bytes,
     )
     add_at_home(tx, "settled", body)
-    tell(tx, awaited.session_id, awaited.chat, text)
+    if text and awaited.chat:
+        tell_of_session(tx, awaited.session_id, awaited.chat, text)
 
 
 def record_file(tx: Transaction, session_id: str, fetched: FileFetched) -> None:
@@ -147,21 +138,8 @@ def record_file(tx: Transaction, session_id: str, fetched: FileFetched) -> None:
     tx.add(journal, f"~fetched:{key}", fetched)
 
 
-def tell(tx: Transaction, session_id: str, chat: str, text: str) -> None:
-    """Tell people in a chat something about a session; in the home journal when the session has ended."""
-    if not text or not chat:
-        return
-    if session_journal(tx, session_id)[1].state == SessionState.ENDED:
-        tell_at_home(tx, chat, text)
-    else:
-        append(tx, session_id, offer(Message.notice(text, chat=chat)))
-
-
-class FileFetches:
+class FileFetches(Namespace):
     """Files of messages, from when they are named until they are kept."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
 
     async def list_due(self, channel: str, account: str, *, person_max: int, limit: int) -> list[FileAwaited]:
         """Return what is to be fetched now: so many files of one person, people in turn."""

@@ -7,8 +7,6 @@ On crash: an invitation that was not answered is still open.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hansard.domain.access import HOUR_MICROSECONDS, Action, may
 from hansard.domain.arrivals import IntakeRules, Origin
 from hansard.domain.chats import parse_key
@@ -17,9 +15,9 @@ from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX
 from hansard.domain.notices import Wording
 from hansard.domain.people import is_person
 from hansard.domain.text import clean_name, clean_text
-from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import Transaction
+from hansard.record import TellingNamespace
 from hansard.record.access import decline, grant_of
 from hansard.record.intake.events import INTAKE, mark_received, move_cursor
 from hansard.record.people import add_at_home, count_pace, list_due, read_pace
@@ -135,11 +133,8 @@ def settle_invitation(tx: Transaction, answered: InvitationAnswered, chat: str, 
         tell_in_chat(tx, chat, text)
 
 
-class Invitations:
+class Invitations(TellingNamespace):
     """Who asked the agent into a chat, until that is answered."""
-
-    def __init__(self, caller: Caller, words: Callable[[], Wording]) -> None:
-        self._caller, self._words = caller, words
 
     async def receive(self, origin: Origin, rules: IntakeRules, *, replaces: str = "") -> bool:
         """Record that the agent is asked into a chat, or that the chat `replaces` another; with it goes the cursor.

@@ -15,12 +15,12 @@ from hansard.domain.ids import new_id, random_letters
 from hansard.domain.limits import NAME_CHARACTERS_MAX, NOTE_CHARACTERS_MAX, NOTES_MAX
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import InvalidInput, NotFound, TooLarge
-from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.entries import Journal
 from hansard.journal.transaction import Transaction, home_journal
+from hansard.record import Namespace
 from hansard.record.people import owners_text, read_circle
-from hansard.record.sessions import ALL_ROWS, owners_of
+from hansard.record.sessions import ALL_ROWS
 
 MEMORY = Concept("memory", "hansard.record", tables=(Table(name="note", order="id", of_home=True),))
 SQL = MEMORY.queries
@@ -158,16 +158,13 @@ def _missing(note_id: str) -> Note:
     raise NotFound(f"there is no note {note_id[:80]}", "`/memory` or `hansard memory` lists the notes.")
 
 
-class Memory:
+class Memory(Namespace):
     """`record.memory`: notes of each owner, and of whoever is one person with them; of nobody else (L11)."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
 
     async def list(self, owner: str | None = None) -> list[Note]:
         """Return an owner's notes, the oldest first; without an owner, those of all: that is for the admin."""
         rows = await self._caller.read(
-            lambda snapshot: snapshot.rows(SQL.list_notes, (owners_of(snapshot, owner), ALL_ROWS))
+            lambda snapshot: snapshot.rows(SQL.list_notes, (owners_text(snapshot, owner), ALL_ROWS))
         )
         return [note_value(row) for row in rows]
 

@@ -141,9 +141,6 @@ def project_code(place: EntryPlace, body: Body) -> None:
 
 NAMED = "named:"
 LINKED = "linked:"
-NO_SUCH_CODE = "no such code counts: it was never shown, was used, or its time is over"
-TOO_MANY_TRIES = "too many wrong codes were entered: wait an hour"
-TOO_MANY_CODES = "too many codes were asked for: wait an hour"
 
 
 def read_circle(reads: Reads, owner: str) -> tuple[str, ...]:
@@ -151,9 +148,9 @@ def read_circle(reads: Reads, owner: str) -> tuple[str, ...]:
     return tuple(each for (each,) in reads.rows(SQL.read_circle, (owner,))) if is_person(owner) else (owner,)
 
 
-def owners_text(reads: Reads, owner: str) -> str:
-    """Return all who are one person with an owner, as queries take them."""
-    return msgspec.json.encode(read_circle(reads, owner)).decode()
+def owners_text(reads: Reads, owner: str | None) -> str | None:
+    """Return all who are one person with an owner, as queries take them; None: everybody."""
+    return None if owner is None else msgspec.json.encode(read_circle(reads, owner)).decode()
 
 
 def add_at_home(tx: Transaction, name: str, body: Body) -> None:
@@ -162,8 +159,8 @@ def add_at_home(tx: Transaction, name: str, body: Body) -> None:
     tx.add(home, f"~{name}:{home.head_seq + 1}", body)
 
 
-def list_due(reads: Reads, kind: type[Due], query: str, account: tuple[str, str], limits: tuple[int, int]) -> list[Due]:
-    """Return what an account has to see to. `limits`: of one person or source, and in all."""
+def list_due(reads: Reads, kind: type[Due], query: str, account: tuple[str, str], limits: tuple[int, ...]) -> list[Due]:
+    """Return what an account has to see to: bodies of the home journal. `limits` are the query's last parameters."""
     home = reads.row(JOURNAL.read_journal, (HOME_JOURNAL,))
     rows = reads.rows(query, (*account, home[0], *limits)) if home is not None else []
     bodies = [reads.schema.decode_body(reads.schema.by_body[kind].name, 1, data) for (data,) in rows]
@@ -207,7 +204,7 @@ def show_code(tx: Transaction, owner: str, identity: str, chat: str) -> Code:
     """Show a person a new code; it takes the place of one that they were shown before."""
     now = tx.clock.now_microseconds()
     if not may_show_code(read_pace(tx, f"link shown {owner}"), now):
-        raise InvalidInput(TOO_MANY_CODES)
+        raise InvalidInput("too many codes were asked for: wait an hour")
     code = new_code()
     while tx.row(SQL.find_link_code, (code,)) is not None:
         code = new_code()
@@ -217,41 +214,33 @@ def show_code(tx: Transaction, owner: str, identity: str, chat: str) -> Code:
     return Code(owner=owner, code=code, expires_at=expires_at, identity=identity, chat=chat)
 
 
-class CodeCheck(NamedTuple):
-    """Whose code it is; None with why it does not count."""
-
-    code: Code | None
-    refusal: str = ""
-
-
-def check_code(tx: Transaction, code: str, owner: str, token: str) -> CodeCheck:
-    """Return whose code somebody enters, if it counts. Wrong ones are counted."""
+def check_code(tx: Transaction, code: str, owner: str, token: str) -> Code | str:
+    """Return whose code somebody enters, or why it does not count. Wrong ones are counted."""
     home = home_journal(tx)
     now = tx.clock.now_microseconds()
     if not may_try(read_pace(tx, f"link tried {owner}"), now):
-        return CodeCheck(None, TOO_MANY_TRIES)
+        return "too many wrong codes were entered: wait an hour"
     row = tx.row(SQL.find_link_code, (code,)) if code else None
     known = None if row is None else Code(owner=row[0], code=row[1], expires_at=row[2], identity=row[3], chat=row[4])
     if known is None or not known.is_good(now) or is_barred(tx, known.owner):
         tx.add_once(home, f"~link-tried:{token}", LinkTried(owner=owner))
-        return CodeCheck(None, NO_SUCH_CODE)
-    refusal = why_not(tx, known.owner, owner)
-    return CodeCheck(None if refusal else known, refusal)
+        return "no such code counts: it was never shown, was used, or its time is over"
+    return why_not(tx, known.owner, owner) or known
 
 
 def enter_code(
     tx: Transaction, code: str, owner: str, *, told: str, tell: Callable[[Transaction, str, str], None], token: str
-) -> CodeCheck:
+) -> Code | str:
     """Make whoever was shown a code and whoever enters it one person. A code counts once."""
     home = home_journal(tx)
     done = tx.find_body(home, f"~link:{token}", PersonLinked)
     if done is not None:
-        return CodeCheck(Code(owner=done.owners[0], code=code, expires_at=0))
+        return Code(owner=done.owners[0], code=code, expires_at=0)
     checked = check_code(tx, code, owner, token)
-    if checked.code is not None:
-        tx.add(home, f"~link:{token}", PersonLinked(owners=(checked.code.owner, owner), by=owner, code=code))
-        if checked.code.chat and told:
-            tell(tx, checked.code.chat, told)
+    if isinstance(checked, Code):
+        tx.add(home, f"~link:{token}", PersonLinked(owners=(checked.owner, owner), by=owner, code=code))
+        if checked.chat and told:
+            tell(tx, checked.chat, told)
     return checked
 
 
@@ -315,11 +304,11 @@ def void_code(tx: Transaction, code: str) -> None:
         add_at_home(tx, "link-voided", LinkVoided(owner=row[0]))
 
 
-def check_known(found: CodeCheck) -> Code:
+def check_known(found: Code | str) -> Code:
     """Return whose code it was; NotFound says why it does not count."""
-    if found.code is None:
-        raise NotFound(found.refusal)
-    return found.code
+    if isinstance(found, str):
+        raise NotFound(found)
+    return found
 
 
 class Circles:

@@ -8,18 +8,16 @@ answer to a question, in the same commit, and lost when the person is barred.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
-
-import msgspec
+from typing import NamedTuple
 
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.permissions import ToolRule, digest_of
 from hansard.errors import NotFound
 from hansard.journal.backend import Reads
-from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction, home_journal
+from hansard.record import Namespace
 from hansard.record.access import AccessChanged
 from hansard.record.people import add_at_home
 
@@ -71,7 +69,7 @@ def project_permission(place: EntryPlace, body: Body) -> None:
             place.run(SQL.drop_permission, (body.permission_id,))
 
 
-class Permission(msgspec.Struct, frozen=True, kw_only=True):
+class Permission(NamedTuple):
     """What somebody allowed beyond one call. `session_id`: only there; empty: until it is revoked."""
 
     id: str
@@ -81,10 +79,6 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str
     granted_at: int
     by: str
-
-    @classmethod
-    def from_row(cls, row: tuple[Any, ...]) -> Permission:
-        return cls(**dict(zip(cls.__struct_fields__, row, strict=True)))
 
 
 def grant(tx: Transaction, *, tool: str, person: str, place: str, session_id: str, by: str) -> None:
@@ -101,7 +95,7 @@ def revoke(tx: Transaction, permission_id: str, by: str) -> Permission:
     if row is None:
         raise NotFound(f"there is no permission {permission_id}", "`hansard permissions` lists them.")
     add_at_home(tx, "permission-revoked", PermissionRevoked(permission_id=permission_id, by=by))
-    return Permission.from_row(row)
+    return Permission._make(row)
 
 
 def last_rules(reads: Reads, home: int) -> tuple[int, str]:
@@ -124,16 +118,13 @@ def declare_rules(tx: Transaction, declared: RulesDeclared) -> bool:
     return True
 
 
-class Permissions:
+class Permissions(Namespace):
     """`record.permissions`: what people allowed beyond one call, and which rules of tools are in force."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
 
     async def list(self) -> list[Permission]:
         """Return all that count, the oldest first."""
         rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.list_permissions))
-        return [Permission.from_row(row) for row in rows]
+        return [Permission._make(row) for row in rows]
 
     async def granted(
         self, tool: str, session_id: str, places: Iterable[tuple[str, str]]

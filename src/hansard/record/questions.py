@@ -22,11 +22,11 @@ from hansard.domain.ids import delivery_prefix
 from hansard.domain.messages import File, Role, join_text
 from hansard.domain.questions import Answered, Given, Scope
 from hansard.domain.sessions import TurnState
-from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.entries import Journal
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction
+from hansard.record import Namespace
 from hansard.record.deliveries import DeliveryMoved, list_message_deliveries
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.messages.operations import Offered, add_message
@@ -155,7 +155,7 @@ def ask(tx: Transaction, lease: Lease, notice: Offered, asked: QuestionAsked) ->
     last = last_question(tx, journal, lease.turn_id)
     if last is not None and last.body.message_id == notice.id:
         return last.number
-    check_fence(tx, lease)
+    check_fence(tx, journal, lease)
     add_message(tx, journal, notice)
     number = 1 if last is None else last.number + 1
     tx.add(journal, question_id(lease.turn_id, number), asked)
@@ -177,7 +177,7 @@ def settle_question(tx: Transaction, lease: Lease, number: int, reason: str) -> 
     answered = tx.find_body(journal, answer_id(lease.turn_id, number), QuestionAnswered)
     if answered is not None:
         return answered_value(answered)
-    check_fence(tx, lease)
+    check_fence(tx, journal, lease)
     last = last_question(tx, journal, lease.turn_id)
     call_id = last.body.call_id if last is not None else ""
     answer = QuestionAnswered(turn_id=lease.turn_id, call_id=call_id, yes=False, reason=reason, number=number)
@@ -434,11 +434,8 @@ def reply_at_terminal(tx: Transaction, reply: GivenAnswer) -> str:
     return record_answer(tx, reply, judged.question)
 
 
-class Questions:
+class Questions(Namespace):
     """What turns wait for. A turn itself asks by `Turn.ask`; answers in chats come in by `record.intake`."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
 
     async def note_shown(self, session_id: str, message_id: str) -> None:
         """Note that the terminal has drawn the question that waits in a session. From now on it can be answered."""

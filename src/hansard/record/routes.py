@@ -25,9 +25,9 @@ from hansard.domain.settings import Resets
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import WrongState
 from hansard.journal.backend import Reads
-from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import Transaction, home_journal
+from hansard.record import Namespace
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.messages.operations import append, offer
 from hansard.record.people import read_circle
@@ -114,19 +114,18 @@ def move_route(
     `owner` and `identity`: whose chat it is; it follows the session if it is a person's.
     """
     home = home_journal(tx)
-    done = tx.find_body(home, f"~route:{token}", RouteMoved)
-    if done is not None:
-        return Route(key=done.key, session_id=done.session_id, generation=done.generation, reason=done.reason)
-    session_journal(tx, session_id)
-    now = find_route(tx, key)
-    generation = now.generation if now is not None else 0
-    if expect is not None and expect != generation:
-        raise WrongState(f"route {key} is at generation {generation}, not {expect}")
-    body = RouteMoved(
-        key=key, session_id=session_id, generation=generation + 1, reason=reason, owner=owner, identity=identity
-    )
-    tx.add(home, f"~route:{token}", body)
-    return Route(key=key, session_id=session_id, generation=generation + 1, reason=reason)
+    moved = tx.find_body(home, f"~route:{token}", RouteMoved)
+    if moved is None:
+        session_journal(tx, session_id)
+        now = find_route(tx, key)
+        generation = now.generation if now is not None else 0
+        if expect is not None and expect != generation:
+            raise WrongState(f"route {key} is at generation {generation}, not {expect}")
+        moved = RouteMoved(
+            key=key, session_id=session_id, generation=generation + 1, reason=reason, owner=owner, identity=identity
+        )
+        tx.add(home, f"~route:{token}", moved)
+    return Route(key=moved.key, session_id=moved.session_id, generation=moved.generation, reason=moved.reason)
 
 
 def move_chat(tx: Transaction, origin: Origin, session_id: str, reason: str, generation: int) -> None:
@@ -245,10 +244,18 @@ def tell_in_chat(tx: Transaction, chat: str, text: str) -> None:
     A chat that leads to no open session is told in the home journal.
     """
     route = find_route(tx, chat)
-    if route is None or session_journal(tx, route.session_id)[1].state == SessionState.ENDED:
+    if route is None:
         tell_at_home(tx, chat, text)
     else:
-        append(tx, route.session_id, offer(Message.notice(text, chat=chat)))
+        tell_of_session(tx, route.session_id, chat, text)
+
+
+def tell_of_session(tx: Transaction, session_id: str, chat: str, text: str) -> None:
+    """Tell something about a session in a chat: in the session, or, when it has ended, in the home journal."""
+    if session_journal(tx, session_id)[1].state == SessionState.ENDED:
+        tell_at_home(tx, chat, text)
+    else:
+        append(tx, session_id, offer(Message.notice(text, chat=chat)))
 
 
 class Follower(NamedTuple):
@@ -259,11 +266,8 @@ class Follower(NamedTuple):
     grant: Grant
 
 
-class Routes:
+class Routes(Namespace):
     """`record.routes`: where session keys lead, and which chats follow a session."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
 
     async def read(self, key: str) -> Route | None:
         return await self._caller.read(lambda snapshot: find_route(snapshot, key))

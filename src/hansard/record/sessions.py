@@ -8,7 +8,7 @@ Invariants: the first reason of an end stays; creating a session that exists fil
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,10 +19,10 @@ from hansard.domain.sessions import Link, Parent, Session, SessionState
 from hansard.domain.text import clean_name, clean_text, read_state
 from hansard.errors import Ambiguous, NotFound, SessionEnded
 from hansard.journal.backend import Reads
-from hansard.journal.calls import Caller
 from hansard.journal.concepts import Base, Body, Concept, EntryPlace, Table
 from hansard.journal.entries import Journal
 from hansard.journal.transaction import Transaction, read_page
+from hansard.record import Namespace
 from hansard.record.messages.entries import Entry, MessageOpened, MessageSealed, entry_value
 from hansard.record.people import owners_text, read_circle
 from hansard.record.turns.entries import end_queued
@@ -154,8 +154,8 @@ def session_value(row: SessionRow) -> Session:
 
 def read_session_now(tx: Transaction, session_id: str) -> Session:
     journal, row = session_journal(tx, session_id)
-    now = {"head_seq": journal.head_seq, "messages": journal.messages, "active_at": journal.active_at}
-    return session_value(msgspec.structs.replace(row, **now))
+    now = row._replace(head_seq=journal.head_seq, messages=journal.messages, active_at=journal.active_at)
+    return session_value(now)
 
 
 def check_open(row: SessionRow) -> None:
@@ -251,7 +251,7 @@ def archive_session(tx: Transaction, session_id: str, *, archived: bool) -> Sess
     return read_session_now(tx, session_id)
 
 
-class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
+class SessionRow(NamedTuple):
     """A session as its projection stands."""
 
     journal: int
@@ -272,20 +272,13 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     head_seq: int
     archived: int
 
-    @classmethod
-    def from_row(cls, row: tuple[Any, ...]) -> SessionRow:
-        return cls(**dict(zip(cls.__struct_fields__, row, strict=True)))
-
 
 class SessionMemo:
     """What a transaction remembers of a session, until an entry changes it."""
 
-    __slots__ = ("row", "running")
-
-    def __init__(self) -> None:
-        self.row: SessionRow | None = None
-        self.running: tuple[Any, ...] | None = None
-        """The running turn; empty when none runs, None when nobody looked yet."""
+    row: SessionRow | None = None
+    running: tuple[Any, ...] | None = None
+    """The running turn; empty when none runs, None when nobody looked yet."""
 
 
 def read_memo(journal: Journal) -> SessionMemo:
@@ -302,7 +295,7 @@ def session_journal(tx: Transaction, session_id: str, *, look: bool = True) -> t
         memo = read_memo(journal)
         if memo.row is None:
             row = tx.row(SQL.read_session, (session_id,))
-            memo.row = SessionRow.from_row(row) if row is not None else None
+            memo.row = SessionRow._make(row) if row is not None else None
         if memo.row is not None:
             return journal, memo.row
     raise NotFound(f"there is no session {session_id}")
@@ -332,39 +325,16 @@ def find_session(snapshot: Reads, session_id: str) -> SessionRow:
     row = snapshot.row(SQL.read_session, (session_id,))
     if row is None:
         raise NotFound(f"there is no session {session_id}")
-    return SessionRow.from_row(row)
-
-
-def owners_of(snapshot: Reads, owner: str | None) -> str | None:
-    """Return all who are one person with an owner, as the queries take them; None: everybody."""
-    return None if owner is None else owners_text(snapshot, owner)
-
-
-def list_sessions(
-    snapshot: Reads,
-    *,
-    owner: str | None,
-    source: str | None,
-    state: SessionState | None,
-    before: str | None,
-    limit: int | None,
-    archived: bool | None,
-) -> list[Session]:
-    if before is not None:
-        find_session(snapshot, before)
-    rows_max = ALL_ROWS if limit is None else max(0, limit)
-    flag = None if archived is None else int(archived)
-    bindings = (owners_of(snapshot, owner), source, state, before, rows_max, flag)
-    return [session_value(SessionRow.from_row(row)) for row in snapshot.rows(SQL.list_sessions, bindings)]
+    return SessionRow._make(row)
 
 
 def resolve(snapshot: Reads, text: str, owner: str | None = None) -> Session:
     """Return the session that a text names: an id, a unique beginning of one, or a title."""
     exactly = snapshot.row(SQL.read_session, (text,)) if text else None
     seen = None if owner is None else read_circle(snapshot, owner)
-    if exactly is not None and (seen is None or SessionRow.from_row(exactly).owner in seen):
+    if exactly is not None and (seen is None or SessionRow._make(exactly).owner in seen):
         return read_session(snapshot, text)
-    owners = owners_of(snapshot, owner)
+    owners = owners_text(snapshot, owner)
     by_prefix = (
         [row[0] for row in snapshot.rows(SQL.resolve_prefix, (text.lower(), CANDIDATES_MAX, owners))] if text else []
     )
@@ -383,19 +353,8 @@ def read_session(snapshot: Reads, session_id: str) -> Session:
     return session_value(find_session(snapshot, session_id))
 
 
-def freeze(tx: Transaction, session_id: str, frozen: SessionFrozen) -> SessionFrozen:
-    journal, _ = session_journal(tx, session_id)
-    known = tx.find_body(journal, "~frozen", SessionFrozen)
-    if known is None:
-        tx.add(journal, "~frozen", frozen)
-    return known or frozen
-
-
-class Sessions:
+class Sessions(Namespace):
     """`record.sessions`: called, it lists sessions; by name, it does what `Record` has no verb for."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
 
     async def __call__(
         self,
@@ -409,11 +368,16 @@ class Sessions:
     ) -> list[Session]:
         """Return all sessions or `limit` of them, latest activity first; `before` is the last id of the page before."""
         known = None if state is None else read_state(SessionState, state)
-        return await self._caller.read(
-            lambda snapshot: list_sessions(
-                snapshot, owner=owner, source=source, state=known, before=before, limit=limit, archived=archived
-            )
-        )
+        rows_max = ALL_ROWS if limit is None else max(0, limit)
+        flag = None if archived is None else int(archived)
+
+        def read(snapshot: Reads) -> list[Session]:
+            if before is not None:
+                find_session(snapshot, before)
+            bindings = (owners_text(snapshot, owner), source, known, before, rows_max, flag)
+            return [session_value(SessionRow._make(row)) for row in snapshot.rows(SQL.list_sessions, bindings)]
+
+        return await self._caller.read(read)
 
     async def read(self, session_id: str) -> Session:
         return await self._caller.read(lambda snapshot: read_session(snapshot, session_id))
@@ -439,7 +403,15 @@ class Sessions:
     async def freeze(self, session_id: str, frozen: SessionFrozen) -> SessionFrozen:
         """Fix what the model is told in this session; what was fixed first stays, and is returned."""
         cleaned = msgspec.structs.replace(frozen, system=clean_text(frozen.system))
-        return await self._caller.write(lambda tx: freeze(tx, session_id, cleaned))
+
+        def freeze(tx: Transaction) -> SessionFrozen:
+            journal, _ = session_journal(tx, session_id)
+            known = tx.find_body(journal, "~frozen", SessionFrozen)
+            if known is None:
+                tx.add(journal, "~frozen", cleaned)
+            return known or cleaned
+
+        return await self._caller.write(freeze)
 
     async def set_setting(self, session_id: str, name: str, value: str) -> None:
         named = clean_name(name, "a setting", NAME_CHARACTERS_MAX)

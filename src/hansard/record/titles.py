@@ -12,9 +12,9 @@ from hansard.domain.messages import Role
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import PastMissing
 from hansard.journal.backend import Reads
-from hansard.journal.calls import Caller
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction, known_lineage, read_page
+from hansard.record import Namespace
 from hansard.record.messages.entries import MessageAdded, MessageFold, added_message, read_fold
 from hansard.record.sessions import SessionTitled, session_journal
 from hansard.record.turns.entries import TurnUsed
@@ -53,11 +53,8 @@ def _first_words(snapshot: Reads, session_id: str, after: int) -> str | None:
     return None
 
 
-class Titles:
+class Titles(Namespace):
     """`record.titles`: what sessions are called."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
 
     async def first_words(self, session_ids: Sequence[str]) -> dict[str, str]:
         """Return the first that a person said in each of these sessions, as far as it stands near the beginning."""

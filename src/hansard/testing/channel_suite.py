@@ -24,7 +24,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from hansard.testing import channel_suite_receive, channel_suite_send
+from hansard.testing import channel_suite_receive, channel_suite_send  # noqa: F401 - they enter their contracts
 from hansard.testing.channel_suite_kit import (
     CHANNEL_CONTRACTS,
     Ability,
@@ -34,6 +34,7 @@ from hansard.testing.channel_suite_kit import (
     Seen,
     opened,
 )
+from hansard.testing.conformance_kit import CONTRACT_SECONDS_MAX
 
 __all__ = [
     "CHANNEL_CONTRACTS",
@@ -45,11 +46,6 @@ __all__ = [
     "run_channel_suite",
     "try_contract",
 ]
-
-GROUPS = (channel_suite_receive, channel_suite_send)
-"""The modules whose contracts are in the table; importing them entered them."""
-
-CONTRACT_SECONDS_MAX = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,21 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial, wraps
+from functools import wraps
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from hansard.errors import ChannelError, HansardError
-from hansard.ports.channel import Batch, Capabilities, Channel, Event, EventKind, Post
+from hansard.errors import ChannelError
+from hansard.ports.channel import Batch, Channel, Event, EventKind, Post
 from hansard.testing.conformance_kit import ContractBroken, require, require_equal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from hansard.testing.platform import FaultKind
 
@@ -160,10 +160,6 @@ class Scene:
         self._changed = asyncio.Condition()
         self._listening: asyncio.Task[None] | None = None
 
-    @property
-    def capabilities(self) -> Capabilities:
-        return self.channel.capabilities
-
     async def listen(self) -> None:
         """Receive from the cursor on, in the background."""
         if self._listening is None:
@@ -178,20 +174,29 @@ class Scene:
                     self._changed.notify_all()
 
     async def pause(self) -> None:
-        """Receive no more; the cursor stays where it is."""
+        """Receive no more, and require that this ends soon; the cursor stays where it is."""
         listening, self._listening = self._listening, None
-        if listening is not None:
-            await left(listening)
+        if listening is None:
+            return
+        listening.cancel()
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS_MAX):
+                await listening
+        except asyncio.CancelledError:
+            return
+        except TimeoutError:
+            raise ContractBroken(f"receiving did not end within {LEAVE_SECONDS_MAX:g} s of being cancelled") from None
 
     async def begin(self) -> None:
         """Listen for the first time, and greet until that is heard: an empty cursor means from now on."""
         chat = await self.stage.direct()
         await self.listen()
         await self._wait(lambda: bool(self.cursor))
+        greetings = []
         for _ in range(round(HEAR_SECONDS_MAX / GREET_SECONDS)):
-            last = await self.stage.say(chat, "hello")
+            greetings.append(await self.stage.say(chat, "hello"))
             if await self._wait(lambda: bool(self._of(chat))):
-                await self._until(partial(self._has, chat, last), "the last greeting")
+                await self._until(lambda: greetings[-1] in {event.id for event in self._of(chat)}, "the last greeting")
                 return
         raise ContractBroken(f"nothing was received in {HEAR_SECONDS_MAX:g} s although somebody kept greeting")
 
@@ -217,14 +222,8 @@ class Scene:
         return found
 
     def _of(self, chat: str) -> list[Event]:
-        return [
-            event
-            for event in self._events
-            if event.kind in WORDS and (event.chat == chat or event.chat.startswith(f"{chat}:"))
-        ]
-
-    def _has(self, chat: str, event_id: str) -> bool:
-        return any(event.id == event_id for event in self._of(chat))
+        """Return what was said in a chat and its threads."""
+        return [event for event in self._events if event.kind in WORDS and f"{event.chat}:".startswith(f"{chat}:")]
 
     async def _until(self, done: Callable[[], bool], what: str) -> None:
         listening = self._listening
@@ -260,18 +259,22 @@ class Scene:
         """Return the words that a person sees of the agent in a chat."""
         return [each.text for each in await self.stage.seen(chat) if each.is_agents and each.file is None]
 
-    @contextmanager
-    def refused(self, *kinds: type[ChannelError]) -> Iterator[list[HansardError]]:
-        """Break the contract unless the block raises one of these, with no secret in it."""
-        caught: list[HansardError] = []
+    async def refusal(self, post: Post, *kinds: type[ChannelError]) -> ChannelError:
+        """Break the contract unless sending raises one of these, with no secret in it; return the error."""
         try:
-            yield caught
+            await self.channel.send(post)
         except kinds as error:
-            caught.append(error)
             require_no_secret(self.stage.secrets, told_by(error), "the error")
-        else:
-            names = " or ".join(kind.__name__ for kind in kinds)
-            raise ContractBroken(f"expected {names}, and nothing was raised")
+            return error
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise ContractBroken(f"expected {names}, and nothing was raised")
+
+    async def cut(self, chat: str, kind: FaultKind, *errors: type[ChannelError]) -> tuple[Post, ChannelError]:
+        """Show "one", and let the post of "two" fail; return it and its error."""
+        await self.show(chat, "one")
+        post = make_post(chat, "two")
+        await self.stage.fail(kind)
+        return post, await self.refusal(post, *errors)
 
 
 def make_post(chat: str, text: str, **more: object) -> Post:
@@ -293,18 +296,6 @@ def require_no_secret(hidden: tuple[str, ...], text: str, what: str) -> None:
     require(not any(secret in text for secret in hidden), f"{what} holds no secret")
 
 
-async def left(task: asyncio.Task[None]) -> None:
-    """Cancel a task that receives, and require that it ends soon."""
-    task.cancel()
-    try:
-        async with asyncio.timeout(LEAVE_SECONDS_MAX):
-            await task
-    except asyncio.CancelledError:
-        return
-    except TimeoutError:
-        raise ContractBroken(f"receiving did not end within {LEAVE_SECONDS_MAX:g} s of being cancelled") from None
-
-
 @dataclass(frozen=True, kw_only=True)
 class ChannelContract:
     """One promise of every channel: what it is called, what it claims, and the code that tries to break it."""
@@ -324,10 +315,9 @@ def has(scene: Scene, need: Ability | str) -> bool:
     """Return whether the stage can do something, or the channel says that its platform can."""
     if isinstance(need, Ability):
         return need in scene.stage.abilities
-    capabilities = scene.capabilities
     if need == "fetches":
-        return capabilities.fetches or capabilities.timeline
-    return bool(getattr(capabilities, need))
+        return scene.channel.capabilities.fetches or scene.channel.capabilities.timeline
+    return bool(getattr(scene.channel.capabilities, need))
 
 
 CHANNEL_CONTRACTS: dict[str, ChannelContract] = {}

@@ -14,10 +14,9 @@ from hansard.testing.channel_suite_kit import (
     Scene,
     chat_contract,
     contract,
-    left,
     require_no_secret,
 )
-from hansard.testing.conformance_kit import ContractBroken, require, require_equal, require_error
+from hansard.testing.conformance_kit import ContractBroken, refusal, require, require_equal
 
 ODD = 'Grüße, 漢字 and 😀: <b>not bold</b> & "quoted" *stars* _lines_ `code`\nin a second line'
 DATA = bytes(range(256)) * 64
@@ -139,7 +138,7 @@ async def what_was_said_meanwhile_comes(scene: Scene, chat: str) -> None:
 async def own_posts_do_not_come_back(scene: Scene, chat: str) -> None:
     """What the agent shows, and how it changes that, is not received as if somebody had said it."""
     receipt = await scene.show(chat, "mine")
-    if scene.capabilities.edits:
+    if scene.channel.capabilities.edits:
         await scene.show(chat, "still mine", edits=receipt)
     await scene.stage.say(chat, "yours")
     require_equal([event.text for event in await scene.hear(chat, 1)], ["yours"], "what is received")
@@ -180,17 +179,15 @@ async def an_outage_passes_by_itself(scene: Scene, chat: str) -> None:
     require_equal([event.text for event in await scene.hear(chat, 2)], ["before", "after"], "what is received")
 
 
-@contract("receive")
-async def receiving_can_be_left(scene: Scene) -> None:
+@chat_contract("receive")
+async def receiving_can_be_left(scene: Scene, chat: str) -> None:
     """Whoever receives can leave at any time; then the channel closes in time, and once more does no harm."""
-    await scene.listen()
-    chat = await scene.stage.direct()
     await scene.stage.say(chat, "hello")
     await scene.hear(chat, 1)
     await scene.pause()
-    waiting = asyncio.create_task(_wait_for_ever(scene))
+    await scene.listen()
     await asyncio.sleep(0)
-    await left(waiting)
+    await scene.pause()
     try:
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
             await scene.channel.close()
@@ -198,11 +195,6 @@ async def receiving_can_be_left(scene: Scene) -> None:
     except TimeoutError:
         raise ContractBroken(f"closing took more than {LEAVE_SECONDS_MAX:g} s") from None
     scene.channel = await scene.stage.open()
-
-
-async def _wait_for_ever(scene: Scene) -> None:
-    async for _ in scene.channel.receive(scene.cursor, ()):
-        pass
 
 
 @contract("receive")
@@ -214,22 +206,20 @@ async def names_tell_no_secret(scene: Scene) -> None:
     require_no_secret(scene.stage.secrets, told, "the channel's names and its cursor")
 
 
-@contract("files", Ability.FILES, "fetches")
-async def a_file_arrives_whole(scene: Scene) -> None:
+@chat_contract("files", Ability.FILES, "fetches")
+async def a_file_arrives_whole(scene: Scene, chat: str) -> None:
     """A file that a person sends can be fetched byte for byte; a limit below its size and a wrong name are refused."""
-    chat = await scene.stage.direct()
     await scene.stage.send_file(chat, "curve.bin", DATA)
     (event,) = await scene.hear(chat, 1)
     require_equal([file.name for file in event.files], ["curve.bin"], "names of files")
     fetching: Fetches = scene.channel  # type: ignore[assignment]  # its capabilities say so
     require_equal(await fetching.fetch(event.files[0], bytes_max=len(DATA)), DATA, "the bytes")
-    with require_error(TooLarge, "a file above the limit"):
-        await fetching.fetch(event.files[0], bytes_max=len(DATA) - 1)
+    await refusal(TooLarge, "a file above the limit", fetching.fetch(event.files[0], bytes_max=len(DATA) - 1))
 
 
 @contract("files", "fetches")
 async def a_file_that_is_not_there(scene: Scene) -> None:
     """Fetching what the platform does not have is told as that."""
     fetching: Fetches = scene.channel  # type: ignore[assignment]  # its capabilities say so
-    with require_error(NotFound, "a reference to nothing"):
-        await fetching.fetch(RemoteFile(reference="nothing-of-that-name"), bytes_max=1000)
+    nothing = RemoteFile(reference="nothing-of-that-name")
+    await refusal(NotFound, "a reference to nothing", fetching.fetch(nothing, bytes_max=1000))

@@ -94,11 +94,11 @@ async def the_same_key_shows_nothing_twice(scene: Scene, chat: str) -> None:
 @chat_contract("send")
 async def the_longest_text_is_shown_whole(scene: Scene, chat: str) -> None:
     """A text of exactly the promised size, as the channel counts it, is shown to its last sign, whatever its signs."""
-    limit, texts = scene.capabilities.text_bytes_max, []
+    limit, texts = scene.channel.capabilities.text_bytes_max, []
     for sign in SIGNS:
-        count, rest = divmod(limit, scene.capabilities.size(sign))
+        count, rest = divmod(limit, scene.channel.capabilities.size(sign))
         texts.append(sign * count + "x" * rest)
-        require_equal(scene.capabilities.size(texts[-1]), limit, "the size of a text")
+        require_equal(scene.channel.capabilities.size(texts[-1]), limit, "the size of a text")
         await scene.show(chat, texts[-1])
     found = await scene.shown(chat)
     require_equal([len(text) for text in found], [len(text) for text in texts], "lengths of what a person sees")
@@ -108,8 +108,7 @@ async def the_longest_text_is_shown_whole(scene: Scene, chat: str) -> None:
 @chat_contract("send")
 async def a_text_that_is_too_long_is_refused(scene: Scene, chat: str) -> None:
     """A text that cannot be shown whole is refused for what it is; no part of it is shown."""
-    with scene.refused(PostRefused):
-        await scene.channel.send(make_post(chat, "x" * scene.capabilities.text_bytes_max * OVERSIZE))
+    await scene.refusal(make_post(chat, "x" * scene.channel.capabilities.text_bytes_max * OVERSIZE), PostRefused)
     require_equal(await scene.shown(chat), [], "what a person sees")
 
 
@@ -142,8 +141,7 @@ async def a_chat_that_is_gone(scene: Scene) -> None:
     await scene.show(chat, "hello")
     await scene.stage.remove(chat)
     for _ in range(2):
-        with scene.refused(ChatGone):
-            await scene.channel.send(make_post(chat, "are you there?"))
+        await scene.refusal(make_post(chat, "are you there?"), ChatGone)
     await scene.show(other, "hello")
     require_equal(await scene.shown(other), ["hello"], "what is seen in the other chat")
 
@@ -163,35 +161,24 @@ async def a_break_before_the_effect(scene: Scene, chat: str) -> None:
 
 async def fail_unseen(scene: Scene, chat: str, kind: FaultKind, *errors: type[ChannelError]) -> Exception:
     """Let a post fail; it is not shown, and the same post is shown afterwards. Return the error."""
-    await scene.show(chat, "one")
-    post = make_post(chat, "two")
-    await scene.stage.fail(kind)
-    with scene.refused(*errors) as caught:
-        await scene.channel.send(post)
+    post, error = await scene.cut(chat, kind, *errors)
     require_equal(await scene.shown(chat), ["one"], "what a person sees meanwhile")
     await again(scene, post)
     require_equal(await scene.shown(chat), ["one", "two"], "what a person sees")
-    return caught[0]
+    return error
 
 
 @chat_contract("send", Ability.CUT_AFTER)
 async def a_break_after_the_effect_is_unknown(scene: Scene, chat: str) -> None:
     """A connection that broke after the post was shown leaves an unknown outcome: neither a failure nor a certainty."""
-    await scene.show(chat, "one")
-    await scene.stage.fail(FaultKind.CUT_AFTER)
-    with scene.refused(PostUnknown):
-        await scene.channel.send(make_post(chat, "two"))
+    await scene.cut(chat, FaultKind.CUT_AFTER, PostUnknown)
     require_equal(await scene.shown(chat), ["one", "two"], "what a person sees")
 
 
 @chat_contract("send", Ability.CUT_AFTER, "repeat_seconds")
 async def an_unknown_outcome_is_settled_by_its_key(scene: Scene, chat: str) -> None:
     """After an unknown outcome the same key gives the receipt of what was shown, and shows nothing twice."""
-    post = make_post(chat, "two")
-    await scene.show(chat, "one")
-    await scene.stage.fail(FaultKind.CUT_AFTER)
-    with scene.refused(PostUnknown):
-        await scene.channel.send(post)
+    post, _ = await scene.cut(chat, FaultKind.CUT_AFTER, PostUnknown)
     receipt = await again(scene, post)
     require_equal(await scene.channel.send(post), receipt, "the receipt, once more")
     require_equal(await scene.shown(chat), ["one", "two"], "what a person sees")
@@ -203,8 +190,7 @@ async def an_outage_is_no_refusal(scene: Scene, chat: str) -> None:
     post = make_post(chat, "late")
     await scene.stage.down()
     try:
-        with scene.refused(ChannelDown, PostUnknown):
-            await scene.channel.send(post)
+        await scene.refusal(post, ChannelDown, PostUnknown)
     finally:
         await scene.stage.up()
     await again(scene, post)
@@ -255,12 +241,10 @@ async def the_timeline_knows_posts_by_their_keys(scene: Scene, chat: str) -> Non
     timeline: Timeline = scene.channel  # type: ignore[assignment]  # its capabilities say so
     async with aclosing(timeline.history(chat)) as events:
         found = [event async for event in events]
-    expected = [
-        ("a better answer", edit.key, receipt, scene.channel.account),
-        ("an answer", post.key, "", scene.channel.account),
-    ]
-    told = [(event.text, event.key, event.edits, event.sender) for event in found[:2]]
+    told = [(event.text, event.key, event.edits) for event in found[:2]]
+    expected = [("a better answer", edit.key, receipt), ("an answer", post.key, "")]
     require_equal(told, expected, "the latest of the timeline")
+    require_equal({event.sender for event in found[:2]}, {scene.channel.account}, "who said that")
     require_equal((found[2].text, found[2].key), ("a question", ""), "what the person said")
 
 

@@ -29,7 +29,7 @@ from hansard.testing import (  # noqa: F401 - importing them enters their contra
     conformance_sessions,
     conformance_turns,
 )
-from hansard.testing.conformance_kit import CONTRACTS, Contract, ContractBroken, RecordUnderTest
+from hansard.testing.conformance_kit import CONTRACT_SECONDS_MAX, CONTRACTS, Contract, ContractBroken, RecordUnderTest
 from hansard.testing.conformance_processes import elsewhere
 
 __all__ = [
@@ -41,8 +41,6 @@ __all__ = [
     "elsewhere",
     "run_record_conformance",
 ]
-
-CONTRACT_SECONDS_MAX = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,84 +8,19 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
-
 from hansard.domain.access import Grant, Standing
-from hansard.domain.arrivals import Arrival, ArrivalKind, ArrivalOutcome, IntakeRules, Origin, RouteChange
-from hansard.domain.chats import Began, message_id_of, reply_id_of
-from hansard.domain.messages import RETRACTED, Message, Role
+from hansard.domain.arrivals import ArrivalKind, ArrivalOutcome, IntakeRules, RouteChange
+from hansard.domain.chats import Began, reply_id_of
+from hansard.domain.messages import RETRACTED, Message
 from hansard.domain.people import ADMIN, CODE_MINUTES
 from hansard.domain.sessions import SessionState, TurnState
-from hansard.domain.settings import Busy, Pairing, Resets
+from hansard.domain.settings import Pairing, Resets
 from hansard.errors import InvalidInput, NotFound
 from hansard.record.api import Record
 from hansard.testing import conformance_kit as kit
+from hansard.testing.conformance_kit import ContractChat
 
-ANN = "@ann:example.org"
-OWNER = f"person:matrix:{ANN}"
 DAY_SECONDS = 86_400
-
-
-class ContractChat:
-    """A chat that no other contract uses, and what is said in it."""
-
-    def __init__(self, record: Record, rules: IntakeRules | None = None) -> None:
-        self.record = record
-        self.rules = rules or IntakeRules()
-        self.account = f"@{kit.fresh('agent')}:example.org"
-        self.key = f"matrix:room:!{kit.fresh('room')}:example.org"
-        self._events = 0
-
-    def arrival(
-        self,
-        text: str,
-        kind: ArrivalKind = ArrivalKind.ASK,
-        *,
-        identity: str = ANN,
-        standing: Standing = Standing.LISTED,
-        cursor: str = "",
-    ) -> Arrival:
-        self._events += 1
-        event_id = f"$event{self._events}"
-        message = Message.make(
-            Role.NOTICE if kind in {ArrivalKind.COMMAND, ArrivalKind.NEW} else Role.USER,
-            text,
-            id=message_id_of("matrix", self.account, event_id),
-            author=identity,
-            chat=self.key,
-            event_id=event_id,
-        )
-        origin = self.origin(event_id, identity=identity, standing=standing, cursor=cursor)
-        return Arrival(origin=origin, said=(("", message),), kind=kind)
-
-    def origin(
-        self, event_id: str, *, identity: str = ANN, standing: Standing = Standing.LISTED, cursor: str = ""
-    ) -> Origin:
-        return Origin(
-            channel="matrix",
-            account=self.account,
-            event_id=event_id,
-            key=self.key,
-            chat=self.key,
-            owner=OWNER,
-            identity=identity,
-            standing=standing,
-            cursor=cursor,
-        )
-
-    async def say(self, text: str, kind: ArrivalKind = ArrivalKind.ASK) -> str:
-        """Say something, and let nobody answer; return the session that it went to."""
-        received = await self.record.intake.receive(self.arrival(text, kind), self.rules)
-        await self.record.turns.stop(received.session_id, "nobody answers", queued=True)
-        return received.session_id
-
-    def change(self, identity: str = ANN) -> Origin:
-        self._events += 1
-        return self.origin(f"$event{self._events}", identity=identity)
-
-    async def leads_to(self) -> str:
-        route = await self.record.routes.read(self.key)
-        return route.session_id if route is not None else ""
 
 
 @kit.contract("chats")
@@ -93,8 +28,8 @@ async def an_arrival_is_taken_once(backend: kit.RecordUnderTest) -> None:
     """Message, session, route, turn and cursor come with the first; repeats, after reopening too, return the same."""
     async with backend.open_record() as record:
         chat = ContractChat(record)
-        arrival = chat.arrival("hello", cursor="c1")
-        first = await record.intake.receive(arrival, chat.rules)
+        arrival = chat.arrival("hello", origin=chat.origin(cursor="c1"))
+        first = await chat.receive(arrival)
         kit.require_equal(first.outcome, ArrivalOutcome.TAKEN, "the first time")
         kit.require_equal(await record.intake.cursor("matrix", chat.account), "c1", "the cursor")
     async with backend.open_record() as record:
@@ -106,7 +41,7 @@ async def an_arrival_is_taken_once(backend: kit.RecordUnderTest) -> None:
         states = [turn.state for turn in await record.turns.list(first.session_id)]
         kit.require_equal(states, [TurnState.QUEUED], "turns")
         session = await record.sessions.read(first.session_id)
-        kit.require_equal((session.owner, session.source), (OWNER, "matrix"), "owner and source")
+        kit.require_equal((session.owner, session.source), (chat.owner, "matrix"), "owner and source")
 
 
 @kit.record_contract("chats")
@@ -115,25 +50,23 @@ async def who_may_not_leaves_nothing(record: Record) -> None:
     pairing = Pairing(codes_per_hour_max=1000, source_codes_per_hour_max=1000, tries_per_hour_max=1000)
     chat = ContractChat(record, IntakeRules(pairing=pairing))
     eve = f"@{kit.fresh('eve')}:elsewhere.net"
-    outcomes = [
-        (await record.intake.receive(chat.arrival("hi", identity=eve, standing=Standing.UNLISTED), chat.rules)).outcome
-        for _ in range(3)
-    ]
-    kit.require_equal(
-        outcomes, [ArrivalOutcome.ASKED, ArrivalOutcome.REFUSED, ArrivalOutcome.REFUSED], "what became of it"
-    )
+
+    async def speak(standing: Standing = Standing.UNLISTED) -> ArrivalOutcome:
+        arrival = chat.arrival("hi", origin=chat.origin(identity=eve, standing=standing))
+        return (await chat.receive(arrival)).outcome
+
+    kit.require_equal(await speak(), ArrivalOutcome.ASKED, "what became of it")
+    for _ in range(2):
+        kit.require_equal(await speak(), ArrivalOutcome.REFUSED, "what became of it, again")
     kit.require_equal(await chat.leads_to(), "", "the chat's session")
     asked = await record.access.find("matrix", eve)
     kit.require_equal(asked.state, Grant.ASKED, "the stranger's standing")
     approved = await record.access.approve(asked.code, pairing=pairing)
     kit.require_equal((approved.identity, approved.state), (eve, Grant.ALLOWED), "who may talk")
-    with kit.require_error(NotFound, "the code, again"):
-        await record.access.approve(asked.code, pairing=pairing)
-    taken = await record.intake.receive(chat.arrival("hi", identity=eve, standing=Standing.UNLISTED), chat.rules)
-    kit.require_equal(taken.outcome, ArrivalOutcome.TAKEN, "after the approval")
+    await kit.refusal(NotFound, "the code, again", record.access.approve(asked.code, pairing=pairing))
+    kit.require_equal(await speak(), ArrivalOutcome.TAKEN, "after the approval")
     await record.access.revoke("matrix", eve)
-    barred = await record.intake.receive(chat.arrival("hi", identity=eve), chat.rules)
-    kit.require_equal(barred.outcome, ArrivalOutcome.REFUSED, "after the revocation, although listed")
+    kit.require_equal(await speak(Standing.LISTED), ArrivalOutcome.REFUSED, "after the revocation, although listed")
 
 
 @kit.contract("chats", "clock")
@@ -143,11 +76,9 @@ async def a_due_reset_moves_the_chat(backend: kit.RecordUnderTest) -> None:
         chat = ContractChat(record, IntakeRules(Resets(idle_minutes=60)))
         old = await chat.say("old")
         await record.turns.queue(old)
-        kit.require(backend.clock is not None, "a clock")
-        if backend.clock is not None:
-            backend.clock.advance(DAY_SECONDS)
-            kit.require_equal(await chat.say("still old"), old, "the session while a turn waited")
-            backend.clock.advance(DAY_SECONDS)
+        kit.offered(backend.clock).advance(DAY_SECONDS)
+        kit.require_equal(await chat.say("still old"), old, "the session while a turn waited")
+        kit.offered(backend.clock).advance(DAY_SECONDS)
         new = await chat.say("new")
         kit.require(new != old, "another session afterwards")
         ended, child = await record.sessions.read(old), await record.sessions.read(new)
@@ -167,20 +98,20 @@ async def changes_are_kept_beside_the_first_words(record: Record) -> None:
     """An edit by its author shows the latest words, one by another nothing; a deletion leaves a fixed sentence."""
     chat = ContractChat(record)
     first = chat.arrival("first")
-    session_id = (await record.intake.receive(first, chat.rules)).session_id
-    about, edit = first.origin.event_id, chat.change()
+    session_id = (await chat.receive(first)).session_id
+    about, edit = first.origin.event_id, chat.origin()
     for _ in range(2):
         await record.intake.edit_message(edit, about, "second")
-    await record.intake.edit_message(chat.change("@bob:example.org"), about, "stolen")
+    await record.intake.edit_message(chat.origin(identity="@bob:example.org"), about, "stolen")
     (message,) = await record.load_transcript(session_id)
     kit.require_equal((message.text, message.is_edited), ("second", True), "the edited message")
     placed = (await record.conversation(session_id)).waiting
     kit.require_equal([each.message.text for each in placed], ["second"], "what the model would be told")
     await record.end_session(session_id, "over")
-    await record.intake.retract_message(chat.change(), about)
+    await record.intake.retract_message(chat.origin(), about)
     (message,) = await record.load_transcript(session_id)
     kit.require_equal((message.text, message.is_retracted), (RETRACTED, True), "the deleted message")
-    unknown = await record.intake.edit_message(chat.change(), "$never-received", "x")
+    unknown = await record.intake.edit_message(chat.origin(), "$never-received", "x")
     kit.require_equal(unknown, None, "an edit of what is not known")
 
 
@@ -205,13 +136,13 @@ async def a_command_leads_only_to_sessions_of_its_owner(record: Record) -> None:
     """Its end moves the route, records the reply there, once; a session of somebody else does not exist for it."""
     chat = ContractChat(record)
     here = await chat.say("hello")
-    other = await record.create_session(id=kit.fresh("other"), source="matrix", owner=OWNER)
+    other = await record.create_session(id=kit.fresh("other"), source="matrix", owner=chat.owner)
     foreign = await record.create_session(id=kit.fresh("foreign"), source="matrix", owner="person:bob")
     command = chat.arrival("/resume", ArrivalKind.COMMAND)
-    asked = await record.intake.receive(command, chat.rules)
+    asked = await chat.receive(command)
     reply = Message.notice("done", id=reply_id_of(asked.message_id), chat=chat.key)
-    with kit.require_error(NotFound, "a session of somebody else"):
-        await record.intake.conclude(command.origin, foreign.id, reply, "resume")
+    concluding = record.intake.conclude(command.origin, foreign.id, reply, "resume")
+    await kit.refusal(NotFound, "a session of somebody else", concluding)
     kit.require_equal(await chat.leads_to(), here, "the route after that")
     for _ in range(2):
         await record.intake.conclude(command.origin, other.id, reply, "resume")
@@ -249,8 +180,7 @@ async def linked_people_see_both_and_parted_ones_their_own(backend: kit.RecordUn
         kit.require_equal(parted.left, (other,), "from whom")
         kit.require_equal(await seen(record, one), [f"{word} first"], "afterwards")
         kit.require_equal(len(await record.search(word, owner=other)), 1, "what is found afterwards")
-        with kit.require_error(NotFound, "another's session"):
-            await record.resolve(f"{word} second", owner=one)
+        await kit.refusal(NotFound, "another's session", record.resolve(f"{word} second", owner=one))
 
 
 @kit.record_contract("people")
@@ -266,8 +196,8 @@ async def a_circle_is_joined_and_left_as_a_whole(record: Record) -> None:
     kit.require_equal(await record.people.circle(people[1]), (people[1],), "who left")
     rest = tuple(sorted({*people} - {people[1]}))
     kit.require_equal(await record.people.circle(people[3]), rest, "who stayed")
-    with kit.require_error(InvalidInput, "a room"):
-        await record.people.link(people[0], f"room:matrix:!{kit.fresh('room')}:example.org")
+    room = f"room:matrix:!{kit.fresh('room')}:example.org"
+    await kit.refusal(InvalidInput, "a room", record.people.link(people[0], room))
 
 
 @kit.record_contract("people")
@@ -279,20 +209,16 @@ async def a_code_joins_one_pair_once(record: Record) -> None:
     entered = await asyncio.gather(*(record.people.enter_code(code, each) for each in tried), return_exceptions=True)
     kit.require_equal(sum(not isinstance(each, BaseException) for each in entered), 1, "how many were linked")
     kit.require_equal(len(await record.people.circle(shown_to)), 2, "the circle")
-    with kit.require_error(NotFound, "a used code"):
-        await record.people.enter_code(code, new_person())
+    await kit.refusal(NotFound, "a used code", record.people.enter_code(code, new_person()))
 
 
 @kit.contract("people", "clock")
 async def a_code_counts_for_a_while(backend: kit.RecordUnderTest) -> None:
     """When its minutes are over, a code is as good as none."""
-    if backend.clock is None:
-        raise TypeError(backend)
     async with backend.open_record() as record:
         code = (await record.people.show_code(new_person())).code
-        backend.clock.advance(CODE_MINUTES * 60)
-        with kit.require_error(NotFound, "an old code"):
-            await record.people.enter_code(code, new_person())
+        kit.offered(backend.clock).advance(CODE_MINUTES * 60)
+        await kit.refusal(NotFound, "an old code", record.people.enter_code(code, new_person()))
 
 
 @kit.record_contract("people")
@@ -301,23 +227,18 @@ async def what_is_said_elsewhere_waits_where_the_same_person_is(record: Record) 
 
     Whoever is parted afterwards follows no longer, and the record says so when it is asked.
     """
-    chat, second = ContractChat(record), ContractChat(record)
     owner, other = new_person(), new_person()
-    for each, who in ((chat, owner), (second, other)):
-        arrival = each.arrival("hello")
-        origin = msgspec.structs.replace(arrival.origin, owner=who)
-        received = await record.intake.receive(msgspec.structs.replace(arrival, origin=origin))
-        async with record.turn(received.session_id, waiting=received.turn_id) as turn, turn.reply() as reply:
-            await reply.write("hello")
+    chat, second = ContractChat(record, owner=owner), ContractChat(record, owner=other)
+    for each in (chat, second):
+        received = await each.receive(each.arrival("hello"))
+        await kit.run_turn(record, received.session_id, "hello", waiting=received.turn_id)
     session_id = await chat.leads_to()
     await record.people.link(owner, other)
     await record.people.link(owner, ADMIN)
-    command = second.origin(kit.fresh("event"), identity=other.removeprefix("person:matrix:"))
-    command = msgspec.structs.replace(command, owner=other)
+    command = second.origin(identity=other.removeprefix("person:matrix:"))
     await record.intake.conclude(command, session_id, Message.notice(""), "resume")
-    await record.accept([(session_id, Message.user("typed"))], queue_turn=True, busy=Busy.QUEUE)
-    async with record.turn(session_id) as turn, turn.reply() as reply:
-        await reply.write("answered")
+    await kit.ask(record, session_id, "typed")
+    await kit.run_turn(record, session_id, "answered")
     waiting = [each for each in await record.deliveries.list_waiting("matrix") if each.chat in {chat.key, second.key}]
     follows = [each for each in waiting if each.follows]
     kit.require_equal({each.chat for each in follows}, {chat.key, second.key}, "who follows")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
+import msgspec
+
 from hansard.domain import limits
 from hansard.domain.deliveries import DELIVERY_MOVES, Delivery, DeliveryState, Operation
-from hansard.domain.messages import File, Message, Reasoning, Text, ToolCall, ToolOutcome, ToolResult
+from hansard.domain.messages import File, Message, Part, Reasoning, Text, ToolCall, ToolOutcome, ToolResult
 from hansard.errors import IdConflict, InvalidInput, NotFound, TooLarge, WrongState
 from hansard.record.api import Record
 from hansard.testing import conformance_kit as kit
@@ -45,10 +49,8 @@ async def states_move_by_the_table(record: Record, session_id: str) -> None:
                 moved = await record.deliveries.move(session_id, name, after)
                 kit.require_equal(moved.state, after, f"{before} → {after}")
             else:
-                with kit.require_error(WrongState, f"{before} → {after}"):
-                    await record.deliveries.move(session_id, name, after)
-    with kit.require_error(InvalidInput, "a state that does not exist"):
-        await record.deliveries.move(session_id, name, "posted")
+                await kit.refusal(WrongState, f"{before} → {after}", record.deliveries.move(session_id, name, after))
+    await kit.refusal(InvalidInput, "a state that does not exist", record.deliveries.move(session_id, name, "posted"))
 
 
 @kit.session_contract("deliveries")
@@ -62,18 +64,11 @@ async def a_delivery_is_created_once(record: Record, session_id: str) -> None:
     await record.deliveries.move(session_id, name, SENDING)
     again = await record.deliveries.create(delivery)
     kit.require_equal((again.state, again.attempts), (SENDING, 1), "created again")
-    other = Delivery(
-        id=name, session_id=session_id, channel="matrix", target="!x", message_id="m1", operation=Operation.EDIT
-    )
-    with kit.require_error(IdConflict, "another delivery of the same id"):
-        await record.deliveries.create(other)
+    other = msgspec.structs.replace(delivery, target="!x", operation=Operation.EDIT)
+    await kit.refusal(IdConflict, "another delivery of the same id", record.deliveries.create(other))
     for start, end in ((-1, 5), (5, 4), (0, 2**70)):
-        wrong = Delivery(
-            id=kit.fresh("d"), session_id=session_id, channel="c", target="t", message_id="m1", start_bytes=start,
-            end_bytes=end,
-        )  # fmt: skip
-        with kit.require_error(InvalidInput, f"a stretch from {start} to {end}"):
-            await record.deliveries.create(wrong)
+        wrong = msgspec.structs.replace(delivery, id=kit.fresh("d"), start_bytes=start, end_bytes=end)
+        await kit.refusal(InvalidInput, f"a stretch from {start} to {end}", record.deliveries.create(wrong))
 
 
 @kit.contract("deliveries")
@@ -83,17 +78,15 @@ async def receipts_and_attempts_are_kept(backend: kit.RecordUnderTest) -> None:
     async with backend.open_record() as record:
         session_id = await kit.new_session(record)
         await record.append(session_id, Message.assistant("hello", id="m1"))
-        await record.deliveries.create(
-            Delivery(id=name, session_id=session_id, channel=channel, target="t", message_id="m1")
-        )
+        delivery = Delivery(id=name, session_id=session_id, channel=channel, target="t", message_id="m1")
+        await record.deliveries.create(delivery)
         await record.end_session(session_id, "done")
         await record.deliveries.move(session_id, name, SENDING)
         await record.deliveries.move(session_id, name, PENDING, reason="rate limit")
         await record.deliveries.move(session_id, name, SENDING)
         sent = await record.deliveries.move(session_id, name, SENT, receipt="$event")
         kit.require_equal((sent.attempts, sent.receipt), (2, "$event"), "attempts and receipt")
-        with kit.require_error(InvalidInput, "a list of a state that does not exist"):
-            await record.deliveries.list(state="posted")
+        await kit.refusal(InvalidInput, "a list of a state that does not exist", record.deliveries.list(state="posted"))
     async with backend.open_record() as record:
         found = await record.deliveries.list(session_id=session_id, state=SENT, channel=channel)
         kit.require_equal([(each.id, each.receipt) for each in found], [(name, "$event")], "the list after reopening")
@@ -108,9 +101,7 @@ async def deliveries_come_in_pages(record: Record) -> None:
         session_id = await kit.new_session(record)
         said = await record.append(session_id, Message.assistant("words"))
         for number in range(5):
-            delivery = Delivery(
-                id=f"d{number}", session_id=session_id, channel=channel, target="room", message_id=said.id
-            )
+            delivery = Delivery(id=f"d{number}", session_id=session_id, channel=channel, target="t", message_id=said.id)
             whole.append(await record.deliveries.create(delivery))
     for wanted, expected in ((None, whole), (session_id, whole[5:])):
         found: list[Delivery] = []
@@ -129,10 +120,7 @@ async def a_blob_is_its_bytes(backend: kit.RecordUnderTest) -> None:
         digest = await record.blobs.put(data)
         kit.require_equal(await record.blobs.put(data), digest, "the digest of the same bytes")
         session_id = await kit.new_session(record)
-        parts: list[Text | Reasoning | ToolCall | ToolResult | File] = [
-            Text("see"),
-            File(blob=digest, name="a.bin", size_bytes=len(data)),
-        ]
+        parts: list[Part] = [Text("see"), File(blob=digest, name="a.bin", size_bytes=len(data))]
         await record.append(session_id, Message.user(parts, id="m1"))
     async with backend.open_record() as record:
         kit.require_equal(await record.blobs.read(digest), data, "the bytes")
@@ -143,12 +131,10 @@ async def a_blob_is_its_bytes(backend: kit.RecordUnderTest) -> None:
 @kit.session_contract("blobs")
 async def a_blob_must_be_there_before_it_is_named(record: Record, session_id: str) -> None:
     """A message that names a blob that is not there is NotFound, and is not recorded."""
-    with kit.require_error(NotFound, "a file without its blob"):
-        await record.append(session_id, Message.user([File(blob="0" * 64)]))
-    with kit.require_error(InvalidInput, "a blob's name that is none"):
-        await record.append(session_id, Message.user([File(blob="../../etc/passwd")]))
-    with kit.require_error(InvalidInput, "reading a name that is none"):
-        await record.blobs.read("../../etc/passwd")
+    missing, wrong = (Message.user([File(blob=blob)]) for blob in ("0" * 64, "../../etc/passwd"))
+    await kit.refusal(NotFound, "a file without its blob", record.append(session_id, missing))
+    await kit.refusal(InvalidInput, "a blob's name that is none", record.append(session_id, wrong))
+    await kit.refusal(InvalidInput, "reading a name that is none", record.blobs.read("../../etc/passwd"))
     kit.require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
 
 
@@ -156,11 +142,7 @@ async def a_blob_must_be_there_before_it_is_named(record: Record, session_id: st
 async def every_kind_of_part_comes_back(record: Record, session_id: str) -> None:
     """Reasoning with its signature, tool calls as they were written, results with their outcome: all as given (N3)."""
     call = ToolCall(id="c1", name="search", arguments='{"q": not json')
-    parts: list[Text | Reasoning | ToolCall | ToolResult | File] = [
-        Reasoning(text="hm", signature="sig", model="m"),
-        Text("text"),
-        call,
-    ]
+    parts: list[Part] = [Reasoning(text="hm", signature="sig", model="m"), Text("text"), call]
     await record.append(session_id, Message.assistant(parts))
     await record.append(session_id, Message.tool("c1", "nothing found", outcome=ToolOutcome.ERROR))
     async with record.turn(session_id) as turn, turn.reply() as reply:
@@ -176,18 +158,16 @@ async def every_kind_of_part_comes_back(record: Record, session_id: str) -> None
 @kit.session_contract("limits")
 async def too_large_is_refused_before_anything_is_written(record: Record, session_id: str) -> None:
     """Content over a limit is TooLarge, nothing of it is written, and the next append works."""
-    with kit.require_error(TooLarge, "an entry"):
-        await record.append(session_id, Message.user("x" * (limits.ENTRY_BYTES_MAX + 1)))
-    with kit.require_error(TooLarge, "an entry that grows by escapes"):
-        await record.append(session_id, Message.user("\n" * (limits.ENTRY_BYTES_MAX // 2 + 1)))
-    with kit.require_error(TooLarge, "an entry id"):
-        await record.append(session_id, Message.user("x", id="x" * (limits.ID_CHARACTERS_MAX + 1)))
-    with kit.require_error(TooLarge, "a title"):
-        await record.set_title(session_id, "x" * (limits.TITLE_CHARACTERS_MAX + 1))
-    with kit.require_error(TooLarge, "an owner"):
-        await record.create_session(source="x", owner="x" * (limits.NAME_CHARACTERS_MAX + 1))
-    with kit.require_error(TooLarge, "entries of one call"):
-        await record.accept([(session_id, Message.user("x"))] * (limits.UNIT_ENTRIES_MAX + 1))
+    grows = Message.user("\n" * (limits.ENTRY_BYTES_MAX // 2 + 1))
+    verbs: dict[str, Awaitable[object]] = {
+        "an entry": record.append(session_id, Message.user("x" * (limits.ENTRY_BYTES_MAX + 1))),
+        "an entry that grows by escapes": record.append(session_id, grows),
+        "an entry id": record.append(session_id, Message.user("x", id="x" * (limits.ID_CHARACTERS_MAX + 1))),
+        "a title": record.set_title(session_id, "x" * (limits.TITLE_CHARACTERS_MAX + 1)),
+        "an owner": record.create_session(source="x", owner="x" * (limits.NAME_CHARACTERS_MAX + 1)),
+        "entries of one call": record.accept([(session_id, Message.user("x"))] * (limits.UNIT_ENTRIES_MAX + 1)),
+    }
+    await kit.require_errors(TooLarge, verbs)
     kit.require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
     await record.append(session_id, Message.user("next"))
 
@@ -196,10 +176,13 @@ async def too_large_is_refused_before_anything_is_written(record: Record, sessio
 async def a_reply_that_grows_too_long_is_kept_up_to_there(record: Record, session_id: str) -> None:
     """A reply over its limit is refused at the write that exceeds it; what came before is recorded."""
     most = "\x01" * (limits.REPLY_BYTES_MAX - 10)
-    with kit.require_error(TooLarge, "a reply"):
+
+    async def say_too_much() -> None:
         async with record.turn(session_id) as turn, turn.reply() as reply:
             await reply.write(most)
             await reply.write("x" * 11)
+
+    await kit.refusal(TooLarge, "a reply", say_too_much())
     kit.require_equal(await kit.texts(record, session_id), [most], "what came before")
 
 
@@ -238,5 +221,4 @@ async def any_other_text_is_kept_byte_for_byte(record: Record, session_id: str) 
         await record.append(session_id, Message.user(text))
     kit.require_equal(await kit.texts(record, session_id), given, "the texts")
     for wrong in ("", "two\nlines", "\x1b[31m"):
-        with kit.require_error(InvalidInput, f"the title {wrong!r}"):
-            await record.set_title(session_id, wrong)
+        await kit.refusal(InvalidInput, f"the title {wrong!r}", record.set_title(session_id, wrong))

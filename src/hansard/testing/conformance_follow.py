@@ -32,6 +32,18 @@ async def converse(record: Record, session_id: str, replies: int = 2) -> None:
             raise RuntimeError
 
 
+async def follow_again(record: Record, session_id: str) -> list[kit.Item]:
+    """Follow a session to its head, and again from each position on; return what was given the first time."""
+    head = (await record.sessions.read(session_id)).head_seq
+    items = await kit.follow_until(record, session_id, kit.reached(head))
+    for number, item in enumerate(items[:-1], start=1):
+        kit.require(isinstance(item.position, str), "a position is text")
+        rest = await kit.follow_until(record, session_id, kit.reached(head), after=item.position)
+        kit.require_equal(kit.summary(rest), kit.summary(items[number:]), f"the rest after {item.position!r}")
+    kit.require_equal(items[-1].position, str(head), "the position of the last entry")
+    return items
+
+
 @kit.session_contract("follow")
 async def everything_is_given_once_and_in_order(record: Record, session_id: str) -> None:
     """From the start: every entry, each message's bytes, the opening before and the seal after its chunks."""
@@ -66,13 +78,7 @@ async def openings_and_seals_have_no_text(record: Record, session_id: str) -> No
 async def reconnecting_loses_and_repeats_nothing(record: Record, session_id: str) -> None:
     """A follower that comes back at any position it was given gets exactly what it had not been given yet."""
     await converse(record, session_id)
-    head = (await record.sessions.read(session_id)).head_seq
-    items = await kit.follow_until(record, session_id, kit.reached(head))
-    for number, item in enumerate(items[:-1], start=1):
-        kit.require(isinstance(item.position, str), "a position is text")
-        rest = await kit.follow_until(record, session_id, kit.reached(head), after=item.position)
-        kit.require_equal(kit.summary(rest), kit.summary(items[number:]), f"the rest after {item.position!r}")
-    kit.require_equal(items[-1].position, str(head), "the position of the last entry")
+    await follow_again(record, session_id)
 
 
 @kit.session_contract("follow")
@@ -96,8 +102,8 @@ async def live_followers_miss_nothing(record: Record, session_id: str) -> None:
     async with record.turn(session_id) as turn, turn.reply(id="r1") as reply:
         for number in range(60):
             if number % 15 == 0:
-                ended = lambda items: getattr(items[-1], "kind", "") == "turn.ended"  # noqa: E731
-                watchers.append(asyncio.create_task(kit.follow_until(record, session_id, ended)))
+                following = kit.follow_until(record, session_id, kit.came("turn.ended"))
+                watchers.append(asyncio.create_task(following))
             await reply.write(f"{number} ")
             await asyncio.sleep(0.001)
     for items in await asyncio.gather(*watchers):
@@ -124,8 +130,7 @@ async def kept_positions_of_an_open_message_hold(record: Record, session_id: str
                 kit.require_equal(kit.streamed(rest), {"r1": text[length:]}, "the text since")
         await record.append(session_id, Message.user("meanwhile"))
     for position, length in kept:
-        sealed = lambda items: getattr(items[-1], "kind", "") == "message.sealed"  # noqa: E731
-        items = await kit.follow_until(record, session_id, sealed, position)
+        items = await kit.follow_until(record, session_id, kit.came("message.sealed"), position)
         kit.require_equal(kit.streamed(items).get("r1", ""), text[length:], f"the remainder after {position!r}")
         kit.require_equal([i.text for i in items if isinstance(i, Entry)], ["meanwhile", ""], "the entries")
 
@@ -152,12 +157,9 @@ async def a_fork_is_followed_from_its_beginning(record: Record, parent: str) -> 
     child = await record.fork(parent)
     await record.append(child.id, Message.user("of the child"))
     head = (await record.sessions.read(child.id)).head_seq
-    items = await kit.follow_until(record, child.id, kit.reached(head))
+    items = await follow_again(record, child.id)
     kit.require_equal(kit.summary(items)[0], list(range(1, head + 1)), "the seqs")
     kit.require_equal({item.session_id for item in items if isinstance(item, Entry)}, {child.id}, "the session")
-    for number, item in enumerate(items[:-1], start=1):
-        rest = await kit.follow_until(record, child.id, kit.reached(head), after=item.position)
-        kit.require_equal(kit.summary(rest), kit.summary(items[number:]), f"the rest after {item.position!r}")
 
 
 @kit.session_contract("follow")
@@ -168,8 +170,8 @@ async def nonsense_is_no_position(record: Record, session_id: str) -> None:
         items = await kit.follow_until(record, session_id, kit.said("r1", "ééé"))
         inside = items[-1].position.replace(".6.", ".3.")
         for wrong in ("x", "", "-1", "1.x.r1", "1" * 500, "3." + "9" * 40 + ".r1", inside):
-            with kit.require_error(InvalidInput, f"position {wrong!r}"):
-                await kit.follow_until(record, session_id, lambda _: True, wrong)
+            following = kit.follow_until(record, session_id, lambda _: True, wrong)
+            await kit.refusal(InvalidInput, f"position {wrong!r}", following)
 
 
 @kit.contract("follow", "elsewhere")
@@ -177,11 +179,9 @@ async def other_processes_are_followed_live(backend: kit.RecordUnderTest) -> Non
     """What another process appends and streams reaches a follower here, once and in order."""
     async with backend.open_record() as record:
         session_id = await kit.new_session(record)
-        ended = lambda items: getattr(items[-1], "kind", "") == "turn.ended"  # noqa: E731
-        watching = asyncio.create_task(kit.follow_until(record, session_id, ended))
+        watching = asyncio.create_task(kit.follow_until(record, session_id, kit.came("turn.ended")))
         await asyncio.sleep(0.05)
-        if backend.elsewhere is not None:
-            await backend.elsewhere(speak_elsewhere, session_id)
+        await kit.offered(backend.elsewhere)(speak_elsewhere, session_id)
         seqs, spoken = kit.summary(await watching)
         kit.require_equal(seqs, list(range(1, len(seqs) + 1)), "the seqs")
         kit.require_equal(spoken, {"r1": "".join(WORDS)}, "the text")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
 from hansard.domain.arrivals import Origin
-from hansard.domain.deliveries import Delivery, DeliveryState, Operation
+from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.domain.ids import HOME_JOURNAL, delivery_id
 from hansard.domain.messages import Message, Text
 from hansard.domain.settings import Busy
@@ -18,33 +19,24 @@ from hansard.record.messages.entries import MessageEdited
 from hansard.record.messages.operations import ImportedMessage
 from hansard.testing import conformance_kit as kit
 
-AUTHOR = "@ann:example.org"
 
-
-def new_chat(name: str = "one") -> tuple[str, str]:
+def new_chat() -> tuple[str, str]:
     """Return a channel that no other contract uses, and a chat on it."""
     channel = kit.fresh("channel")
-    return channel, f"{channel}:room:{name}"
+    return channel, f"{channel}:room:one"
 
 
-async def said(record: Record, session_id: str, chat: str, busy: Busy = Busy.QUEUE) -> str:
-    """Let a person say something in a chat, and ask for a turn; return the message's id."""
-    message = Message.user("hello", author=AUTHOR, chat=chat, event_id=kit.fresh("event"))
-    await record.accept([(session_id, message)], queue_turn=True, busy=busy)
-    return message.id
-
-
-async def waiting(record: Record, channel: str) -> list[tuple[str, str]]:
+async def waiting(record: Record, channel: str, after: int = 0) -> list[tuple[str, str]]:
     """Return what waits on a channel: (message, chat), the oldest first."""
-    return [(each.message_id, each.chat) for each in await record.deliveries.list_waiting(channel)]
+    return [(each.message_id, each.chat) for each in await record.deliveries.list_waiting(channel, after=after)]
 
 
 @kit.session_contract("outbox")
 async def a_turn_is_shown_where_it_was_asked(record: Record, session_id: str) -> None:
     """Answers and notices of a turn wait in the chats of the messages that it answers, and in no other."""
     channel, chat = new_chat()
-    await said(record, session_id, chat)
-    await said(record, session_id, f"{chat}:thread:two")
+    await kit.ask(record, session_id, "hello", chat=chat)
+    await kit.ask(record, session_id, "hello", chat=f"{chat}:thread:two")
     kit.require_equal([turn.session_id for turn in await record.turns.list_queued(channel)], [session_id], "queued")
     async with record.turn(session_id) as turn:
         chats = [chat, f"{chat}:thread:two"]
@@ -68,7 +60,7 @@ async def a_steered_turn_is_shown_there_too(record: Record, session_id: str) -> 
     """A message that goes into a running turn brings its chat along; so does a turn that is queued for a chat."""
     channel, chat = new_chat()
     async with record.turn(session_id) as turn:
-        await said(record, session_id, chat, Busy.STEER)
+        await kit.ask(record, session_id, "hello", chat=chat, busy=Busy.STEER)
         notice = await turn.append(Message.notice("told"))
     kit.require_equal(await waiting(record, channel), [(notice.id, chat)], "what a steered turn told")
     other = await kit.new_session(record)
@@ -84,11 +76,9 @@ async def what_has_a_chat_of_its_own_is_shown_there(record: Record, session_id: 
     channel, chat = new_chat()
     notice = Message.notice("to you", chat=chat)
     await record.append(session_id, notice)
-    await record.append(session_id, Message.make(notice.role, "/status", author=AUTHOR, chat=chat))
-    observed = Message(
-        id=kit.fresh("observed"), role=Message.user("").role, parts=(), author=AUTHOR, chat=chat, is_observed=True
-    )
-    await record.append(session_id, observed)
+    await record.append(session_id, Message.make(notice.role, "/status", author=kit.ANN, chat=chat))
+    overheard = Message.user("overheard", author=kit.ANN, chat=chat)
+    await record.append(session_id, msgspec.structs.replace(overheard, is_observed=True))
     kit.require_equal(await waiting(record, channel), [(notice.id, chat)], "what waits")
     async with record.turn(session_id):
         kit.require_equal(await record.turns.list_running_chats(channel), [], "chats of a turn that nobody asked for")
@@ -120,7 +110,6 @@ def delivery_of(session_id: str, channel: str, chat: str, message_id: str) -> De
         channel=channel,
         target=chat,
         message_id=message_id,
-        operation=Operation.POST,
         end_bytes=1,
     )
 
@@ -139,8 +128,7 @@ async def a_delivery_begins_once(record: Record, session_id: str) -> None:
     delivery = await undelivered(record, session_id)
     begun = await record.deliveries.begin(delivery)
     kit.require_equal((begun.state, begun.attempts), (DeliveryState.SENDING, 1), "a delivery that began")
-    with kit.require_error(WrongState, "beginning what is on its way"):
-        await record.deliveries.begin(delivery)
+    await kit.refusal(WrongState, "beginning what is on its way", record.deliveries.begin(delivery))
     await record.deliveries.move(session_id, delivery.id, "pending", reason="busy")
     kit.require_equal((await record.deliveries.begin(delivery)).attempts, 2, "attempts")
     await record.deliveries.move(session_id, delivery.id, "sent", receipt="r1")
@@ -175,8 +163,8 @@ async def a_delivery_that_grew_is_tried_again(record: Record, session_id: str) -
         begun = await record.deliveries.begin(msgspec.structs.replace(tried, end_bytes=end_bytes))
         kit.require_equal((begun.state, begun.end_bytes), (DeliveryState.SENDING, end_bytes), f"tried after {state}")
     await record.deliveries.move(session_id, begun.id, "unknown", reason="cut")
-    with kit.require_error(IdConflict, "growing what may have been shown"):
-        await record.deliveries.begin(msgspec.structs.replace(begun, end_bytes=7))
+    grown = msgspec.structs.replace(begun, end_bytes=7)
+    await kit.refusal(IdConflict, "growing what may have been shown", record.deliveries.begin(grown))
 
 
 @kit.session_contract("outbox")
@@ -187,19 +175,16 @@ async def a_message_is_settled_once(record: Record, session_id: str) -> None:
     for message in (first, second):
         await record.append(session_id, message)
     await record.end_session(session_id, "done")
-    kit.require(await record.deliveries.finish_message(session_id, first.id, chat, "set_aside", "gone"), "it waited")
-    kit.require(not await record.deliveries.finish_message(session_id, first.id, chat), "it does not wait any more")
-    kit.require(not await record.deliveries.finish_message(session_id, second.id, chat, "retried"), "it still waits")
-    kit.require(await record.deliveries.finish_message(session_id, first.id, chat, "retried"), "it waits again")
+    finish = partial(record.deliveries.finish_message, session_id)
+    kit.require(await finish(first.id, chat, "set_aside", "gone"), "it waited")
+    kit.require(not await finish(first.id, chat), "it does not wait any more")
+    kit.require(not await finish(second.id, chat, "retried"), "it still waits")
+    kit.require(await finish(first.id, chat, "retried"), "it waits again")
     kit.require_equal(await waiting(record, channel), [(second.id, chat), (first.id, chat)], "what waits")
     last = (await record.deliveries.list_waiting(channel))[0].number
-    kit.require_equal(
-        [each.message_id for each in await record.deliveries.list_waiting(channel, after=last)], [first.id], "new"
-    )
-    with kit.require_error(InvalidInput, "an outcome that there is not"):
-        await record.deliveries.finish_message(session_id, first.id, chat, "lost")
-    with kit.require_error(NotFound, "a message that there is not"):
-        await record.deliveries.finish_message(session_id, "nothing", chat, "retried")
+    kit.require_equal(await waiting(record, channel, last), [(first.id, chat)], "new")
+    await kit.refusal(InvalidInput, "an outcome that there is not", finish(first.id, chat, "lost"))
+    await kit.refusal(NotFound, "a message that there is not", finish("nothing", chat, "retried"))
 
 
 @kit.session_contract("outbox")
@@ -225,14 +210,14 @@ async def whoever_asked_to_be_notified_is(record: Record, session_id: str) -> No
 async def what_was_imported_is_not_shown(record: Record, session_id: str) -> None:
     """Words from elsewhere name chats and are sent to none, not even during a turn; changes of them come once."""
     channel, chat = new_chat()
-    asked = Message.user("first", id=kit.fresh("old"), author=AUTHOR, chat=f"{chat}:old", event_id=kit.fresh("event"))
+    asked = Message.user("first", id=kit.fresh("old"), author=kit.ANN, chat=f"{chat}:old", event_id=kit.fresh("event"))
     edit = MessageEdited(message_id=asked.id, parts=(Text("second"),))
     old = [
         ImportedMessage(asked, (edit,)),
         ImportedMessage(Message.assistant("an old answer", id=kit.fresh("old"), chat=chat)),
         ImportedMessage(Message.notice("an old notice", id=kit.fresh("old"))),
     ]
-    await said(record, session_id, chat)
+    await kit.ask(record, session_id, "hello", chat=chat)
     async with record.turn(session_id) as turn:
         for _ in range(2):
             await record.messages.import_messages(session_id, old)

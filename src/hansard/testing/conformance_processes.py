@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import sys
+from asyncio import subprocess
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -73,8 +74,7 @@ async def concurrent_creation_makes_one_session(record: Record) -> None:
     session_id = kit.fresh("created")
     made = await asyncio.gather(*(record.create_session(id=session_id, source="x") for _ in range(TASKS)))
     kit.require_equal({session.id for session in made}, {session_id}, "the ids")
-    kinds = [entry.kind for entry in await kit.all_entries(record, session_id)]
-    kit.require_equal(kinds, ["session.created"], "the entries")
+    kit.require_equal(await kit.kinds(record, session_id), ["session.created"], "the entries")
 
 
 @kit.session_contract("concurrency")
@@ -85,9 +85,8 @@ async def concurrent_repeats_are_one_entry(record: Record, session_id: str) -> N
     entries = await asyncio.gather(*(record.append(session_id, same) for _ in range(TASKS)))
     kit.require_equal({entry.seq for entry in entries}, {2}, "the seqs")
     intake = Intake(channel="c", account=account, event_id="1")
-    accepted = await asyncio.gather(
-        *(record.accept([(session_id, Message.user("event", id=f"e{n}"))], intake) for n in range(TASKS))
-    )
+    messages = [Message.user("event", id=f"e{number}") for number in range(TASKS)]
+    accepted = await asyncio.gather(*(record.accept([(session_id, each)], intake) for each in messages))
     kit.require_equal(sorted(each.duplicate for each in accepted), [False] + [True] * (TASKS - 1), "duplicates")
     kit.require_equal(len({each.entries[0].id for each in accepted}), 1, "what the event became")
     kit.require_equal(await kit.texts(record, session_id), ["hello", "event"], "the transcript")
@@ -97,16 +96,12 @@ async def concurrent_repeats_are_one_entry(record: Record, session_id: str) -> N
 async def a_bad_item_fails_alone(record: Record, session_id: str) -> None:
     """Refused calls among many good ones are refused alone: their neighbours are written (B3)."""
     gone = kit.fresh("gone")
-    calls = [
-        record.append(gone if number % 3 == 0 else session_id, Message.user(f"{number}", id=f"m{number}"))
-        for number in range(30)
-    ]
+    calls = (record.append(gone if n % 3 == 0 else session_id, Message.user(f"{n}", id=f"m{n}")) for n in range(30))
     results = await asyncio.gather(*calls, return_exceptions=True)
     failed = [number for number, result in enumerate(results) if isinstance(result, BaseException)]
     kit.require_equal(failed, list(range(0, 30, 3)), "the refused ones")
-    kit.require_equal(
-        await kit.texts(record, session_id), [str(number) for number in range(30) if number % 3], "the rest"
-    )
+    rest = [str(number) for number in range(30) if number % 3]
+    kit.require_equal(await kit.texts(record, session_id), rest, "the rest")
 
 
 @kit.contract("concurrency", "elsewhere")
@@ -115,11 +110,8 @@ async def many_processes_share_a_session(backend: kit.RecordUnderTest) -> None:
     async with backend.open_record() as record:
         session_id = await kit.new_session(record)
         names = [f"p{number}" for number in range(PROCESSES)]
-        if backend.elsewhere is not None:
-            await asyncio.gather(
-                append_many(record, session_id, "here"),
-                *(backend.elsewhere(append_many, session_id, name) for name in names),
-            )
+        others = [kit.offered(backend.elsewhere)(append_many, session_id, name) for name in names]
+        await asyncio.gather(append_many(record, session_id, "here"), *others)
         await require_whole(record, session_id, ["here", *names])
 
 
@@ -129,16 +121,14 @@ async def a_lease_holds_between_processes(backend: kit.RecordUnderTest) -> None:
     async with backend.open_record() as record:
         session_id = await kit.new_session(record)
         async with record.turn(session_id):
-            told = await backend.elsewhere(try_turn, session_id) if backend.elsewhere is not None else []
+            told = await kit.offered(backend.elsewhere)(try_turn, session_id)
             kit.require_equal(told, [(await record.turns.list(session_id))[-1].owner], "the holder that is named")
 
 
 async def try_turn(record: Record, session_id: str) -> None:
     """Run in another process: try to begin a turn that somebody else holds."""
-    with kit.require_error(LeaseHeld, "a turn that another process holds") as caught:
-        async with record.turn(session_id):
-            pass
-    tell(getattr(caught.error, "holder", ""))
+    error = await kit.refusal(LeaseHeld, "a turn that another process holds", kit.run_turn(record, session_id))
+    tell(error.holder)
 
 
 @kit.contract("crash", "elsewhere")
@@ -146,7 +136,7 @@ async def what_was_acknowledged_survives(backend: kit.RecordUnderTest) -> None:
     """After a process was killed, everything that it was told is written is there once, and repeats are no-ops."""
     session_id = kit.fresh("crash")
     for _ in range(2):
-        told = await backend.elsewhere(append_and_die, session_id) if backend.elsewhere is not None else []
+        told = await kit.offered(backend.elsewhere)(append_and_die, session_id)
         async with backend.open_record() as record:
             found = [message.id for message in await record.load_transcript(session_id)]
             kit.require_equal(found[: len(told)], told, "what was acknowledged")
@@ -177,9 +167,8 @@ async def a_dead_turn_is_lost_and_its_words_are_kept(backend: kit.RecordUnderTes
     """After its process was killed, a turn is lost, its message interrupted, and all that was shown is in it (L6)."""
     async with backend.open_record() as record:
         session_id = await kit.new_session(record)
-        told = await backend.elsewhere(stream_and_die, session_id) if backend.elsewhere is not None else []
-        async with record.turn(session_id) as turn, turn.reply() as reply:
-            await reply.write("the session is free")
+        told = await kit.offered(backend.elsewhere)(stream_and_die, session_id)
+        await kit.run_turn(record, session_id, "the session is free")
         lost, after = await record.turns.list(session_id)
         kit.require_equal((lost.state, after.state), (TurnState.LOST, TurnState.COMPLETED), "the turns")
         message = (await record.load_transcript(session_id))[0]
@@ -187,9 +176,8 @@ async def a_dead_turn_is_lost_and_its_words_are_kept(backend: kit.RecordUnderTes
         kit.require(message.text.startswith("".join(told)), f"what was shown is recorded: {told}, not {message.text!r}")
         kit.require(told, "something was shown")
         (delivery,) = await record.deliveries.list(session_id=session_id)
-        kit.require(
-            delivery.state in {DeliveryState.SENDING, DeliveryState.UNKNOWN}, "a post on its way is not forgotten"
-        )
+        on_its_way = {DeliveryState.SENDING, DeliveryState.UNKNOWN}
+        kit.require(delivery.state in on_its_way, "a post on its way is not forgotten")
     async with backend.open_record() as record:
         (delivery,) = await record.deliveries.list(session_id=session_id)
         kit.require_equal(delivery.state, DeliveryState.UNKNOWN, "what a dead process was sending")
@@ -218,7 +206,7 @@ async def a_queued_turn_survives(backend: kit.RecordUnderTest) -> None:
     """A turn that was queued when its process died still waits afterwards, and can be run."""
     async with backend.open_record() as record:
         session_id = await kit.new_session(record)
-        told = await backend.elsewhere(queue_and_die, session_id) if backend.elsewhere is not None else []
+        told = await kit.offered(backend.elsewhere)(queue_and_die, session_id)
         async with record.turn(session_id) as turn:
             kit.require_equal([turn.id], told, "the turn that runs")
 
@@ -242,12 +230,7 @@ def elsewhere(open_record: kit.OpenRecord) -> kit.Elsewhere:
 
     async def run(function: Callable[..., Awaitable[None]], *arguments: str) -> list[str]:
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            __name__,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            sys.executable, "-m", __name__, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         try:
             async with asyncio.timeout(ELSEWHERE_SECONDS_MAX):

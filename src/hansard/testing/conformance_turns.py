@@ -6,7 +6,7 @@ And of talking beside them: stop, steer and queue across processes, undo, what a
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, suppress
+from contextlib import suppress
 
 from hansard.domain.budgets import Usage
 from hansard.domain.messages import Message, Status, ToolCall, ToolOutcome
@@ -34,16 +34,13 @@ async def a_session_has_one_holder(record: Record, session_id: str) -> None:
     async with record.turn(session_id):
         running = await last_turn(record, session_id)
         kit.require_equal(running.state, TurnState.RUNNING, "the state")
-        with kit.require_error(LeaseHeld, "a second turn") as caught:
-            async with record.turn(session_id):
-                kit.require(condition=False, claim="the second turn never begins")
-        kit.require_equal(getattr(caught.error, "holder", ""), running.owner, "the holder that is named")
+        error = await kit.refusal(LeaseHeld, "a second turn", kit.run_turn(record, session_id))
+        kit.require_equal(error.holder, running.owner, "the holder that is named")
         kit.require(running.owner, "the holder has a name")
-        kit.require(caught.error.retryable, "LeaseHeld says that trying again can help")
+        kit.require(error.retryable, "LeaseHeld says that trying again can help")
         async with record.turn(other):
             await record.append(session_id, Message.user("people may always speak"))
-    async with record.turn(session_id):
-        pass
+    await kit.run_turn(record, session_id)
     states = [turn.state for turn in await record.turns.list(session_id)]
     kit.require_equal(states, [TurnState.COMPLETED, TurnState.COMPLETED], "the states")
 
@@ -73,17 +70,14 @@ async def a_stale_holder_is_refused(record: Record, session_id: str) -> None:
     """What a turn writes after its end is a StaleLease, which names the new holder; nothing of it is recorded."""
     async with record.turn(session_id) as old:
         await old.append(Message.assistant("kept", id="m1"))
-    with kit.require_error(StaleLease, "a write after the end") as caught:
-        await old.append(Message.assistant("late", id="m2"))
-    kit.require_equal(getattr(caught.error, "holder", None), "", "the holder when nobody holds the session")
+    error = await kit.refusal(StaleLease, "a write after the end", old.append(Message.assistant("late", id="m2")))
+    kit.require_equal(error.holder, "", "the holder when nobody holds the session")
     async with record.turn(session_id):
         holder = (await last_turn(record, session_id)).owner
-        with kit.require_error(StaleLease, "a write beside the new holder") as caught:
-            await old.append(Message.assistant("late", id="m3"))
-        kit.require_equal(getattr(caught.error, "holder", ""), holder, "the new holder")
-        with kit.require_error(StaleLease, "a reply beside the new holder"):
-            async with old.reply() as reply:
-                await reply.write("late")
+        late = Message.assistant("late", id="m3")
+        error = await kit.refusal(StaleLease, "a write beside the new holder", old.append(late))
+        kit.require_equal(error.holder, holder, "the new holder")
+        await kit.refusal(StaleLease, "a reply beside the new holder", kit.reply(old, "late"))
     kit.require_equal(await kit.texts(record, session_id), ["kept"], "the transcript")
 
 
@@ -94,14 +88,15 @@ async def a_stale_stream_is_refused(record: Record, session_id: str) -> None:
         reply = turn.reply(id="r1")
         await reply.__aenter__()
         await reply.write("in time")
-    with kit.require_error(StaleLease, "a stream after the end"):
+
+    async def go_on() -> None:
         for _ in range(20_000):
             await reply.write("too late")
             await asyncio.sleep(0.005)
-    message = (await record.load_transcript(session_id))[0]
-    kit.require_equal((message.text, message.status), ("in time", Status.INTERRUPTED), "the message")
-    async with record.turn(session_id) as turn, turn.reply() as reply:
-        await reply.write("the session goes on")
+
+    await kit.refusal(StaleLease, "a stream after the end", go_on())
+    kit.require_equal(await kit.spoken(record, session_id), [("in time", Status.INTERRUPTED)], "the message")
+    await kit.run_turn(record, session_id, "the session goes on")
 
 
 @kit.contract("fencing")
@@ -121,8 +116,7 @@ async def fences_only_grow(backend: kit.RecordUnderTest) -> None:
 @kit.session_contract("fencing")
 async def a_turn_ends_as_what_it_was(record: Record, session_id: str) -> None:
     """Left normally it is completed, by an exception failed with its reason, by fail() and interrupt() as they say."""
-    async with record.turn(session_id):
-        pass
+    await kit.run_turn(record, session_id)
     with suppress(Trouble):
         async with record.turn(session_id):
             raise Trouble("the model broke")
@@ -130,14 +124,11 @@ async def a_turn_ends_as_what_it_was(record: Record, session_id: str) -> None:
         turn.fail("no credit")
     async with record.turn(session_id) as turn:
         turn.interrupt("a new message")
-    found = [(turn.state, turn.reason) for turn in await record.turns.list(session_id)]
-    kit.require_equal(
-        [state for state, _ in found],
-        [TurnState.COMPLETED, TurnState.FAILED, TurnState.FAILED, TurnState.INTERRUPTED],
-        "the states",
-    )
-    kit.require("the model broke" in found[1][1], "an exception's text is the reason")
-    kit.require_equal([reason for _, reason in found[2:]], ["no credit", "a new message"], "the reasons")
+    turns = await record.turns.list(session_id)
+    expected = [TurnState.COMPLETED, TurnState.FAILED, TurnState.FAILED, TurnState.INTERRUPTED]
+    kit.require_equal([turn.state for turn in turns], expected, "the states")
+    kit.require("the model broke" in turns[1].reason, "an exception's text is the reason")
+    kit.require_equal([turn.reason for turn in turns[2:]], ["no credit", "a new message"], "the reasons")
 
 
 @kit.session_contract("fencing")
@@ -147,9 +138,9 @@ async def an_exception_seals_what_was_said(record: Record, session_id: str) -> N
         async with record.turn(session_id) as turn, turn.reply(id="r1") as reply:
             await reply.write("half a sen")
             raise Trouble
-    message = (await record.load_transcript(session_id))[-1]
-    kit.require_equal((message.text, message.status), ("half a sen", Status.INTERRUPTED), "the message")
-    kit.require_equal((await kinds(record, session_id))[-2:], ["message.sealed", "turn.ended"], "the last two entries")
+    kit.require_equal(await kit.spoken(record, session_id), [("half a sen", Status.INTERRUPTED)], "the message")
+    last = (await kit.kinds(record, session_id))[-2:]
+    kit.require_equal(last, ["message.sealed", "turn.ended"], "the last two entries")
 
 
 @kit.session_contract("fencing")
@@ -160,10 +151,9 @@ async def a_turn_survives_a_broken_reply(record: Record, session_id: str) -> Non
             async with turn.reply() as reply:
                 await reply.write("first try")
                 raise Trouble
-        async with turn.reply() as reply:
-            await reply.write("second try")
-    found = [(message.text, message.status) for message in await record.load_transcript(session_id)]
-    kit.require_equal(found, [("first try", Status.INTERRUPTED), ("second try", Status.COMPLETE)], "the transcript")
+        await kit.reply(turn, "second try")
+    expected = [("first try", Status.INTERRUPTED), ("second try", Status.COMPLETE)]
+    kit.require_equal(await kit.spoken(record, session_id), expected, "the transcript")
     kit.require_equal((await last_turn(record, session_id)).state, TurnState.COMPLETED, "the turn")
 
 
@@ -172,20 +162,31 @@ async def a_reply_id_is_taken_once(record: Record, session_id: str) -> None:
     """A reply under an id that names other words is IdConflict, and costs neither those words nor the turn."""
     await record.append(session_id, Message.user("question", id="m1"))
     async with record.turn(session_id) as turn:
-        async with turn.reply(id="r1") as reply:
-            await reply.write("first")
+        await kit.reply(turn, "first", id="r1")
         with suppress(Trouble):
             async with turn.reply(id="r2") as reply:
                 await reply.write("broken")
                 raise Trouble
-        for taken in ("m1", "r1"):
-            with kit.require_error(IdConflict, f"other words as {taken}"):
-                async with turn.reply(id=taken) as reply:
-                    await reply.write("other words")
-        async with turn.reply(id="r3") as reply:
-            await reply.write("last")
+        for taken in ("m1", "r1", "r2"):
+            await kit.refusal(IdConflict, f"other words as {taken}", kit.reply(turn, "other words", id=taken))
+        await kit.reply(turn, "last", id="r3")
     kit.require_equal(await kit.texts(record, session_id), ["question", "first", "broken", "last"], "the transcript")
     kit.require_equal((await last_turn(record, session_id)).state, TurnState.COMPLETED, "the turn")
+
+
+@kit.session_contract("fencing")
+async def a_reply_that_said_nothing_may_begin_again(record: Record, session_id: str) -> None:
+    """Left before its first word, or in doubt whether it began, a reply begins again under its id."""
+    async with record.turn(session_id) as turn:
+        with suppress(Trouble):
+            async with turn.reply(id="r1"):
+                raise Trouble
+        async with turn.reply(id="r1") as reply:
+            await reply.write("words ")
+            await reply.write("and more")
+        await kit.reply(turn, "last")
+    expected = [("words and more", Status.COMPLETE), ("last", Status.COMPLETE)]
+    kit.require_equal(await kit.spoken(record, session_id), expected, "the transcript")
 
 
 @kit.record_contract("fencing")
@@ -208,8 +209,7 @@ async def a_cancelled_turn_always_ends(record: Record) -> None:
         kit.require(states <= {TurnState.INTERRUPTED}, f"no turn runs on after cancellation, not {states}")
         statuses = {message.status for message in await record.load_transcript(session_id)}
         kit.require(statuses <= {Status.INTERRUPTED}, f"no message stays open, not {statuses}")
-        async with record.turn(session_id) as turn, turn.reply() as reply:
-            await reply.write("next")
+        await kit.run_turn(record, session_id, "next")
 
 
 @kit.session_contract("fencing")
@@ -219,10 +219,8 @@ async def a_turn_takes_its_open_reply_with_it(record: Record, session_id: str) -
         reply = turn.reply()
         await reply.__aenter__()
         await reply.write("unfinished")
-    message = (await record.load_transcript(session_id))[0]
-    kit.require_equal((message.text, message.status), ("unfinished", Status.INTERRUPTED), "the message")
-    async with record.turn(session_id) as turn, turn.reply() as reply:
-        await reply.write("next")
+    kit.require_equal(await kit.spoken(record, session_id), [("unfinished", Status.INTERRUPTED)], "the message")
+    await kit.run_turn(record, session_id, "next")
     kit.require_equal(await kit.texts(record, session_id), ["unfinished", "next"], "the transcript")
 
 
@@ -236,38 +234,20 @@ async def a_queued_turn_is_one_and_is_claimed(record: Record, session_id: str) -
         kit.require_equal(turn.id, queued.id, "the turn that runs")
         following = await record.turns.queue(session_id)
         kit.require(following.id != queued.id, "a turn can be queued while one runs")
-    found = [(turn.id, turn.state) for turn in await record.turns.list(session_id)]
-    kit.require_equal(
-        sorted(found),
-        sorted([(queued.id, TurnState.COMPLETED), (following.id, TurnState.QUEUED)]),
-        "the turns",
-    )
+    states = {turn.id: turn.state for turn in await record.turns.list(session_id)}
+    kit.require_equal(states, {queued.id: TurnState.COMPLETED, following.id: TurnState.QUEUED}, "the turns")
 
 
 @kit.session_contract("fencing")
 async def an_ended_session_lets_its_turn_end(record: Record, session_id: str) -> None:
     """Ending a session refuses new turns; the one that runs can still end there, with its words."""
     async with record.turn(session_id) as turn:
-        async with turn.reply() as reply:
-            await reply.write("said before")
+        await kit.reply(turn, "said before")
         await record.end_session(session_id, "reset")
     kit.require_equal((await last_turn(record, session_id)).state, TurnState.COMPLETED, "the turn")
     kit.require_equal(await kit.texts(record, session_id), ["said before"], "the transcript")
-    with kit.require_error(SessionEnded, "a new turn"):
-        async with record.turn(session_id):
-            pass
-    with kit.require_error(SessionEnded, "a queued turn"):
-        await record.turns.queue(session_id)
-
-
-async def kinds(record: Record, session_id: str) -> list[str]:
-    return [entry.kind for entry in await kit.all_entries(record, session_id)]
-
-
-async def say(record: Record, session_id: str, text: str, busy: Busy) -> str:
-    """Say something and ask for a turn; return the message's id."""
-    accepted = await record.accept([(session_id, Message.user(text, id=kit.fresh("said")))], queue_turn=True, busy=busy)
-    return accepted.entries[0].id
+    await kit.refusal(SessionEnded, "a new turn", kit.run_turn(record, session_id))
+    await kit.refusal(SessionEnded, "a queued turn", record.turns.queue(session_id))
 
 
 @kit.record_contract("talk")
@@ -276,9 +256,9 @@ async def a_message_may_interrupt_queue_or_steer(record: Record) -> None:
     for busy, stops, steers in ((Busy.INTERRUPT, 1, 0), (Busy.STEER, 0, 2), (Busy.QUEUE, 0, 0)):
         session_id = await kit.new_session(record)
         async with record.turn(session_id):
-            await say(record, session_id, "first", busy)
-            await say(record, session_id, "second", busy)
-        found = await kinds(record, session_id)
+            await kit.ask(record, session_id, "first", busy=busy)
+            await kit.ask(record, session_id, "second", busy=busy)
+        found = await kit.kinds(record, session_id)
         kit.require_equal(found.count("turn.stopping"), stops, "stops")
         kit.require_equal(found.count("turn.steered"), steers, "steers")
         kit.require_equal(found.count("turn.queued"), 1, "turns that wait")
@@ -289,9 +269,9 @@ async def a_message_may_interrupt_queue_or_steer(record: Record) -> None:
 async def a_message_to_an_idle_session_stops_nothing(record: Record, session_id: str) -> None:
     """Without a running turn there is nothing to stop or to steer."""
     for busy in Busy:
-        await say(record, session_id, "hello", busy)
-    found = await kinds(record, session_id)
-    kit.require_equal([kind for kind in found if kind in {"turn.stopping", "turn.steered"}], [], "stops and steers")
+        await kit.ask(record, session_id, "hello", busy=busy)
+    found = {"turn.stopping", "turn.steered"} & {*await kit.kinds(record, session_id)}
+    kit.require_equal(found, set(), "stops and steers")
 
 
 @kit.session_contract("talk")
@@ -299,23 +279,16 @@ async def stopping_reaches_the_holder_and_ends_what_waits(record: Record, sessio
     """A request to stop names the running turn and comes to its follower; a queued turn ends as interrupted."""
     await record.turns.queue(session_id)
     async with record.turn(session_id) as turn:
-        await say(record, session_id, "waits", Busy.QUEUE)
+        await kit.ask(record, session_id, "waits")
         stopped = await record.turns.stop(session_id, "enough", queued=True)
-        kit.require_equal(
-            sorted(each.state for each in stopped), [TurnState.INTERRUPTED, TurnState.RUNNING], "what was stopped"
-        )
-        async with (
-            asyncio.timeout(kit.FOLLOW_SECONDS_MAX),
-            aclosing(record.follow(session_id, turn.fence, chunks=False)) as items,
-        ):
-            async for item in items:
-                if isinstance(item, Entry) and item.kind == "turn.stopping":
-                    kit.require_equal(getattr(item.body, "turn_id", ""), turn.id, "the turn that is to stop")
-                    break
+        states = sorted(each.state for each in stopped)
+        kit.require_equal(states, [TurnState.INTERRUPTED, TurnState.RUNNING], "what was stopped")
+        items = await kit.follow_until(record, session_id, kit.came("turn.stopping"), turn.fence, chunks=False)
+        stopping = getattr(items[-1], "body", None)
+        kit.require_equal(getattr(stopping, "turn_id", ""), turn.id, "the turn that is to stop")
     kit.require_equal(await record.turns.stop(session_id, "again", queued=True), [], "what there is to stop")
-    with kit.require_error(NotFound, "claiming a turn when none waits"):
-        async with record.turn(session_id, waiting=""):
-            pass
+    claimed = kit.run_turn(record, session_id, waiting="")
+    await kit.refusal(NotFound, "claiming a turn when none waits", claimed)
 
 
 @kit.session_contract("talk")
@@ -324,8 +297,7 @@ async def ending_a_session_ends_what_waits_there(record: Record, session_id: str
     async with record.turn(session_id) as turn:
         waiting = await record.turns.queue(session_id)
         await record.end_session(session_id, "new")
-        async with turn.reply() as reply:
-            await reply.write("finished here")
+        await kit.reply(turn, "finished here")
     states = {each.id: each.state for each in await record.turns.list(session_id)}
     kit.require_equal(states, {turn.id: TurnState.COMPLETED, waiting.id: TurnState.INTERRUPTED}, "the states")
     kit.require_equal(await kit.texts(record, session_id), ["finished here"], "what was said")
@@ -338,10 +310,8 @@ async def undo_leaves_the_record_whole(record: Record, session_id: str) -> None:
     gone = await record.append(session_id, Message.user("gone"))
     before = await kit.all_entries(record, session_id)
     async with record.turn(session_id):
-        with kit.require_error(LeaseHeld, "undoing under a running turn"):
-            await record.messages.undo(session_id, [gone.id])
-    with kit.require_error(NotFound, "undoing what is not there"):
-        await record.messages.undo(session_id, [kit.fresh("none")])
+        await kit.refusal(LeaseHeld, "undoing under a running turn", record.messages.undo(session_id, [gone.id]))
+    await kit.refusal(NotFound, "undoing what is not there", record.messages.undo(session_id, [kit.fresh("none")]))
     await record.messages.undo(session_id, [gone.id])
     kit.require_equal([message.id for message in await record.load_transcript(session_id)], [kept.id], "the transcript")
     conversation = await record.conversation(session_id)
@@ -359,10 +329,8 @@ async def an_undo_is_undone(record: Record, session_id: str) -> None:
     child = await record.fork(session_id)
     before = await kit.all_entries(record, session_id)
     async with record.turn(session_id):
-        with kit.require_error(LeaseHeld, "restoring under a running turn"):
-            await record.messages.restore(session_id, said[:1])
-    with kit.require_error(NotFound, "restoring what is not there"):
-        await record.messages.restore(session_id, [kit.fresh("none")])
+        await kit.refusal(LeaseHeld, "restoring under a running turn", record.messages.restore(session_id, said[:1]))
+    await kit.refusal(NotFound, "restoring what is not there", record.messages.restore(session_id, [kit.fresh("none")]))
     await record.messages.restore(session_id, said[:1])
     expected = [said[0], said[2]]
     kit.require_equal([each.id for each in await record.load_transcript(session_id)], expected, "the transcript")
@@ -384,9 +352,8 @@ async def what_a_model_is_told_is_fixed_once(record: Record, session_id: str) ->
     second = await record.sessions.freeze(session_id, SessionFrozen(system="second"))
     kit.require_equal((first.system, second.system), ("first", "first"), "the prompt")
     child = await record.fork(session_id)
-    kit.require_equal(
-        (await record.sessions.freeze(child.id, SessionFrozen(system="third"))).system, "first", "the fork's prompt"
-    )
+    third = await record.sessions.freeze(child.id, SessionFrozen(system="third"))
+    kit.require_equal(third.system, "first", "the fork's prompt")
     await record.sessions.set_setting(session_id, "busy", "queue")
     await record.sessions.set_setting(session_id, "busy", "steer")
     kit.require_equal((await record.conversation(session_id)).settings, {"busy": "steer"}, "the settings")
@@ -405,10 +372,9 @@ async def a_turn_ends_with_what_it_left_open(record: Record, session_id: str) ->
         stray = Message.tool("c", "of no call")
         turn.settle_calls(reply.id, [Message.tool("a", "never", id=done.id), late, stray])
         turn.tell("that was all")
-    kit.require_equal(
-        await kit.texts(record, session_id), ["", "done", "outcome unknown", "that was all"], "the messages"
-    )
-    found = await kinds(record, session_id)
+    expected = ["", "done", "outcome unknown", "that was all"]
+    kit.require_equal(await kit.texts(record, session_id), expected, "the messages")
+    found = await kit.kinds(record, session_id)
     kit.require_equal(found[-4:], ["turn.used", "message.added", "message.added", "turn.ended"], "how the turn ends")
     usage = (await record.conversation(session_id)).usage
     kit.require_equal(usage, {"some:model": Usage(input_tokens=3, output_tokens=4)}, "what was used")
@@ -429,20 +395,11 @@ async def calls_that_were_never_recorded_have_no_results(record: Record, session
 @kit.session_contract("talk")
 async def entries_can_be_followed_without_chunks(record: Record, session_id: str) -> None:
     """Who follows entries only is given every entry and no chunk."""
-    async with record.turn(session_id) as turn, turn.reply() as reply:
-        await reply.write("words")
-    expected = await kit.all_entries(record, session_id)
-    given = []
-    async with (
-        asyncio.timeout(kit.FOLLOW_SECONDS_MAX),
-        aclosing(record.follow(session_id, chunks=False)) as items,
-    ):
-        async for item in items:
-            given.append(item)
-            if len(given) == len(expected):
-                break
+    await kit.run_turn(record, session_id, "words")
+    expected = [entry.id for entry in await kit.all_entries(record, session_id)]
+    given = await kit.follow_until(record, session_id, lambda items: len(items) == len(expected), chunks=False)
     kit.require(all(isinstance(item, Entry) for item in given), "no chunk is given")
-    kit.require_equal([item.id for item in given if isinstance(item, Entry)], [each.id for each in expected], "the ids")
+    kit.require_equal([item.id for item in given if isinstance(item, Entry)], expected, "the ids")
 
 
 @kit.record_contract("talk")
@@ -453,5 +410,4 @@ async def an_owner_resolves_only_their_own(record: Record) -> None:
     theirs = await record.create_session(source="test", owner="person:b", title=title)
     kit.require_equal((await record.resolve(title, owner="person:a")).id, mine.id, "by title")
     kit.require_equal((await record.resolve(mine.id, owner="person:a")).id, mine.id, "by id")
-    with kit.require_error(NotFound, "another owner's id"):
-        await record.resolve(theirs.id, owner="person:a")
+    await kit.refusal(NotFound, "another owner's id", record.resolve(theirs.id, owner="person:a"))

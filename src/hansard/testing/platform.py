@@ -97,8 +97,7 @@ class Platform:
     def say(self, chat: str, sender: str, text: str, *, to: str = "", files: tuple[RemoteFile, ...] = ()) -> str:
         """Let a person say something, `to` the account that it names; return the event's id."""
         room = self.room(chat)
-        shown = TimelineEvent(id=self._event_id(), sender=sender, text=text, sent_at_ms=now_ms())
-        room.timeline.append(shown)
+        shown = self._add(room, sender=sender, text=text)
         is_direct = len(room.members) <= DIRECT_MEMBERS
         event = Event(
             id=shown.id,
@@ -114,9 +113,7 @@ class Platform:
         return self._tell(event)
 
     def edit(self, chat: str, sender: str, about: str, text: str) -> str:
-        room = self.room(chat)
-        shown = TimelineEvent(id=self._event_id(), sender=sender, text=text, sent_at_ms=now_ms(), edits=about)
-        room.timeline.append(shown)
+        shown = self._add(self.room(chat), sender=sender, text=text, edits=about)
         return self._tell(Event(id=shown.id, kind=EventKind.EDIT, chat=chat, sender=sender, text=text, about=about))
 
     def delete(self, chat: str, sender: str, about: str) -> str:
@@ -124,8 +121,7 @@ class Platform:
         for place, shown in enumerate(room.timeline):
             if shown.id == about:
                 room.timeline[place] = msgspec.structs.replace(shown, text="", is_deleted=True)
-        event = Event(id=self._event_id(), kind=EventKind.DELETION, chat=chat, sender=sender, about=about)
-        return self._tell(event)
+        return self._tell(Event(id=self._event_id(), kind=EventKind.DELETION, chat=chat, sender=sender, about=about))
 
     def choose(self, chat: str, sender: str, about: str, choice: str) -> str:
         event = Event(
@@ -149,6 +145,16 @@ class Platform:
         """Give the last events once more, as platforms do that promise no more than at least once."""
         self._stream += self._stream[-count:]
         self._changed.set()
+
+    def _add(
+        self, room: PlatformRoom, *, sender: str, text: str = "", edits: str = "", key: str = "", file: str = ""
+    ) -> TimelineEvent:
+        """Show something in a room, now."""
+        shown = TimelineEvent(
+            id=self._event_id(), sender=sender, text=text, sent_at_ms=now_ms(), edits=edits, key=key, file=file
+        )
+        room.timeline.append(shown)
+        return shown
 
     def _event_id(self) -> str:
         return f"$event{next(self._numbers)}"
@@ -194,20 +200,14 @@ class Platform:
             raise PostRefused(f"there is no event {post.edits} to edit")
         first = len(room.timeline)
         if post.markdown or not post.files:
-            shown = TimelineEvent(
-                id=self._event_id(), sender=account, text=post.markdown, edits=post.edits, key=post.key
-            )
-            room.timeline.append(msgspec.structs.replace(shown, sent_at_ms=now_ms()))
+            self._add(room, sender=account, text=post.markdown, edits=post.edits, key=post.key)
         for number, file in enumerate(post.files, 1):
-            shown = TimelineEvent(
-                id=self._event_id(), sender=account, key=file_key(post.key, number), file=file.name or "file"
-            )
-            room.timeline.append(msgspec.structs.replace(shown, sent_at_ms=now_ms()))
+            shown = self._add(room, sender=account, key=file_key(post.key, number), file=file.name or "file")
             self.shown_files[shown.id] = file
-        self._keys[account, post.key] = room.timeline[first].id
+        event_id = self._keys[account, post.key] = room.timeline[first].id
         if post.choices:
-            self.choices[room.timeline[first].id] = post.choices
-        return room.timeline[first].id
+            self.choices[event_id] = post.choices
+        return event_id
 
     async def poll(self, account: str, cursor: str) -> Batch:
         """Return what happened after a cursor, once anything has; an empty cursor is the present."""

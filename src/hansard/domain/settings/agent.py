@@ -34,7 +34,6 @@ ModelsAllowed = Annotated[
     ),
 ]
 
-
 TimeZone = Annotated[
     str,
     Meta(
@@ -46,7 +45,6 @@ TimeZone = Annotated[
 DAY_TURNS_MAX: Final = 1_000_000
 DAY_TOKENS_MAX: Final = 1_000_000_000_000
 DAY_DOLLARS_MAX: Final = 1_000_000
-
 
 HOUR_MAX: Final = 1_000_000
 TERABYTE: Final = 1024 * 1024 * MIB

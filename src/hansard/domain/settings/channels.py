@@ -19,7 +19,6 @@ OtherPlaces = dict[str, tuple[Annotated[str, Meta(min_length=1, max_length=250)]
 
 TELEGRAM_URL: Final = "https://api.telegram.org"
 
-
 WebAddress = Annotated[
     str,
     Meta(

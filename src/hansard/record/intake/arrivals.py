@@ -41,10 +41,10 @@ from hansard.domain.sessions import SessionState, TurnInfo, TurnState
 from hansard.domain.settings import Busy
 from hansard.domain.text import clean_name, clean_struct, clean_text
 from hansard.errors import TooLarge
-from hansard.journal.calls import Caller
 from hansard.journal.concepts import ENCODER, IsAlive
 from hansard.journal.entries import Journal
 from hansard.journal.transaction import Transaction
+from hansard.record import TellingNamespace
 from hansard.record.access import ask, grant_of
 from hansard.record.budgets import allows, count_used, tell_over
 from hansard.record.conversation import askers_of
@@ -157,10 +157,8 @@ def take_messages(at: Receiving) -> Received:
     if not origin.is_local and not count_session(at):
         return Received(outcome=ArrivalOutcome.REFUSED)
     session_id, moved = choose_session(tx, at.arrival, at.rules.resets, at.fresh[0])
-    told, entries = open_sessions(at, session_id, moved), []
-    for named, offered in at.said:
-        entries.append(append(tx, named or session_id, offered))
-    said = tuple(entries)
+    told = open_sessions(at, session_id, moved)
+    said = tuple(append(tx, named or session_id, offered) for named, offered in at.said)
     if arrival.files:
         await_files(tx, arrival, session_id, said[0].id, at.rules, words=at.words)
     if at.arrival.kind is ArrivalKind.NEW:
@@ -375,11 +373,8 @@ def check_names(*names: str) -> None:
         clean_name(name, "a name of a platform", NAME_CHARACTERS_MAX)
 
 
-class RecordIntake:
+class RecordIntake(TellingNamespace):
     """Events of platforms, and what becomes of them: each call is one commit."""
-
-    def __init__(self, caller: Caller, words: Callable[[], Wording]) -> None:
-        self._caller, self._words = caller, words
 
     async def receive(self, arrival: Arrival, rules: IntakeRules = IntakeRules()) -> Received:  # noqa: B008
         """Take in what was said: route, due reset, message, turn, receipt and cursor in one commit."""

@@ -28,7 +28,7 @@ from hansard.record.access import grant_of
 from hansard.record.budgets import count_used
 from hansard.record.messages.entries import Entry, MessageAdded, MessageEdited, MessageRetracted
 from hansard.record.messages.operations import append, entry_of, offer
-from hansard.record.people import add_at_home, read_circle
+from hansard.record.people import add_at_home, list_due, read_circle
 from hansard.record.routes import find_route, move_chat, tell_at_home, tell_in_chat
 from hansard.record.sessions import reopen_session, session_journal
 from hansard.record.turns.entries import TURNS, turn_value
@@ -353,10 +353,7 @@ def find_cursor(snapshot: Reads, channel: str, account: str) -> str | None:
 
 
 def read_held(snapshot: Reads, channel: str, account: str) -> list[IntakeHeld]:
-    home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))
-    rows = snapshot.rows(SQL.list_held, (channel, account, home[0], HELD_MAX)) if home is not None else []
-    bodies = [snapshot.schema.decode_body("intake.held", 1, data) for (data,) in rows]
-    return [body for body in bodies if isinstance(body, IntakeHeld)]
+    return list_due(snapshot, IntakeHeld, SQL.list_held, (channel, account), (HELD_MAX,))
 
 
 def list_received(

@@ -5,6 +5,7 @@ The order of fields is hashed: it never changes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
@@ -383,8 +384,9 @@ class Placed(NamedTuple):
     seq: int
 
 
-def calls_of(message: Message) -> set[str]:
-    return {part.id for part in message.parts if isinstance(part, ToolCall)}
+def calls_of(message: Message) -> Counter[str]:
+    """Return how often each id of a call is named: models name two calls alike."""
+    return Counter(part.id for part in message.parts if isinstance(part, ToolCall))
 
 
 class MessageOrder:
@@ -398,9 +400,10 @@ class MessageOrder:
         """What was placed, with what is undone."""
         self.steered: set[str] = set()
         """Messages that go into the running turn with its next results."""
-        self._waiting: list[Placed] = []
+        self.unplaced: list[Placed] = []
+        """What was said and waits for the next turn, with what is undone."""
         self._there: list[Placed] | None = None
-        self._open_calls: set[str] = set()
+        self._open_calls = Counter[str]()
 
     @property
     def placed(self) -> list[Placed]:
@@ -414,13 +417,7 @@ class MessageOrder:
     @property
     def waiting(self) -> list[Placed]:
         """What was said and waits for the next turn, without what is undone."""
-        return [each for each in self._waiting if each.message.id not in self.undone]
-
-    def list_waiting(self) -> list[Message]:
-        return [each.message for each in self._waiting]
-
-    def add_waiting(self, placed: Placed) -> None:
-        self._waiting.append(placed)
+        return [each for each in self.unplaced if each.message.id not in self.undone]
 
     def place(self, placed: Placed) -> None:
         """The model was given something, or gave it."""
@@ -436,21 +433,21 @@ class MessageOrder:
     def place_results(self, placed: Placed) -> None:
         """A tool gave results. With the last result of a step, what steers the turn enters."""
         self.place(placed)
-        self._open_calls -= {part.call_id for part in placed.message.parts if isinstance(part, ToolResult)}
+        self._open_calls -= Counter(part.call_id for part in placed.message.parts if isinstance(part, ToolResult))
         if placed.turn_id and not self._open_calls:
             self.place_waiting(placed.turn_id, steered_only=True)
 
     def place_waiting(self, turn_id: str, *, steered_only: bool = False) -> None:
         staying = []
-        for waiting in self._waiting:
+        for waiting in self.unplaced:
             if steered_only and waiting.message.id not in self.steered:
                 staying.append(waiting)
             else:
                 self.place(waiting._replace(turn_id=turn_id))
-        self._waiting = staying
+        self.unplaced = staying
 
     def start_turn(self, turn_id: str) -> None:
-        self._open_calls = set()
+        self._open_calls = Counter()
         self.place_waiting(turn_id)
 
     def seal(self, body: MessageSealed) -> None:
@@ -465,7 +462,7 @@ class MessageOrder:
 
     def change(self, body: ChatChange | FileFetched | FileTranscribed) -> bool:
         """Let a message stand changed where it stood; return whether it is there. People change what is recent."""
-        for places in (self._waiting, self.everything):
+        for places in (self.unplaced, self.everything):
             for index in range(len(places) - 1, -1, -1):
                 placed = places[index]
                 if placed.message.id == body.message_id and applies_to(placed.message, body):

@@ -34,10 +34,10 @@ from hansard.journal.transaction import (
     read_lineage,
     read_page,
 )
+from hansard.record import Namespace
 from hansard.record.messages.entries import (
     ChatChange,
     Entry,
-    FileFetched,
     MessageAdded,
     MessageEdited,
     MessageFold,
@@ -170,10 +170,6 @@ def find_in(snapshot: Reads, stretches: Sequence[Stretch], entry_id: str) -> tup
     return None
 
 
-FOLDED = (MessageEdited, MessageRetracted, FileFetched, MessagesUndone, MessagesRestored)
-"""Entries that say what became of messages."""
-
-
 def fold_transcript(entries: Iterable[tuple[str, int, Body]], open_parts: tuple[Part, ...] = ()) -> list[Message]:
     """Return the messages of (id, time, body) entries; `open_parts` is what an unsealed message has so far.
 
@@ -192,39 +188,31 @@ def fold_transcript(entries: Iterable[tuple[str, int, Body]], open_parts: tuple[
         elif isinstance(body, MessageSealed):
             place = opened.pop(body.message_id)
             messages[place] = sealed_message(messages[place], body)
-        elif isinstance(body, FOLDED):
+        else:
             fold.add(body)
     return [fold.now(message) for message in messages if not fold.is_undone(message.id)]
 
 
-class TranscriptPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of a session's entries, and, at its end, what is open."""
-
-    rows: list[tuple[int, str, str, int, int, Body]]
-    open_pieces: list[tuple[str, str]]
-    complete: bool
+Page = list[tuple[int, str, str, int, int, Body]]
 
 
-def transcript_page(snapshot: Reads, session_id: str, after: int) -> TranscriptPage:
-    """Return a page of a transcript; the last page comes with the open message's text, of the same moment."""
+def transcript_page(snapshot: Reads, session_id: str, after: int) -> tuple[Page, tuple[Part, ...]]:
+    """Return a page of a transcript; the last page comes with what the open message has, of the same moment."""
     session = find_session(snapshot, session_id)
     rows = read_page(snapshot, session_id, after, READ_ROWS_MAX)
-    if len(rows) == READ_ROWS_MAX:
-        return TranscriptPage(rows=rows, open_pieces=[], complete=False)
-    chunks = snapshot.rows(JOURNAL.read_chunks, (session.journal,)) if session.open_message is not None else []
-    pieces = [(part, decode_text(text)) for _, _, part, text in chunks]
-    return TranscriptPage(rows=rows, open_pieces=pieces, complete=True)
+    if len(rows) == READ_ROWS_MAX or session.open_message is None:
+        return rows, ()
+    return rows, open_parts(snapshot, session.journal, session.open_message)
 
 
 async def load_transcript(caller: Caller, session_id: str) -> list[Message]:
-    pages: list[TranscriptPage] = []
-    after = 0
-    while not pages or not pages[-1].complete:
-        start = after
-        pages.append(await caller.read(lambda snapshot: transcript_page(snapshot, session_id, start)))  # noqa: B023
-        after = pages[-1].rows[-1][0] if pages[-1].rows else after
-    rows = [(row[1], row[4], row[5]) for page in pages for row in page.rows]
-    return fold_transcript(rows, join_chunks(pages[-1].open_pieces))
+    found: Page = []
+    while True:
+        after = found[-1][0] if found else 0
+        rows, parts = await caller.read(partial(transcript_page, session_id=session_id, after=after))
+        found += rows
+        if len(rows) < READ_ROWS_MAX:
+            return fold_transcript([(entry_id, at, body) for _, entry_id, _, _, at, body in found], parts)
 
 
 def read_message(snapshot: Reads, session_id: str, message_id: str) -> Message:
@@ -254,11 +242,8 @@ def open_parts(snapshot: Reads, journal: int, message_id: str) -> tuple[Part, ..
     return join_chunks((part, decode_text(text)) for _, open_id, part, text in rows if open_id == message_id)
 
 
-class Messages:
+class Messages(Namespace):
     """`record.messages`: what was said, one message at a time or many of elsewhere."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
 
     async def read(self, session_id: str, message_id: str) -> Message:
         """Return a message as it stands, an open one with its text so far, undone or not."""
@@ -277,22 +262,15 @@ class Messages:
     async def import_messages(self, session_id: str, said: Sequence[ImportedMessage]) -> None:
         """Record messages, each followed by what was changed of it, in one commit; what is there already stays."""
         checked = check_session_id(session_id)
-        offered = [
-            (
-                offer(msgspec.structs.replace(each.message, is_imported=True)),
-                tuple(clean_change(change, each.message.id) for change in each.changes),
-                each.known,
-            )
-            for each in said
-        ]
-        await check_blobs(self._caller, *(each for each, _, _ in offered))
-        cost = sum(len(each.data) for each, _, _ in offered)
+        offered = [offer(msgspec.structs.replace(each.message, is_imported=True)) for each in said]
+        changes = [tuple(clean_change(change, each.message.id) for change in each.changes) for each in said]
+        await check_blobs(self._caller, *offered)
 
         def operation(tx: Transaction) -> None:
-            for each, changes, known in offered:
-                take_one(tx, checked, each, changes, known)
+            for each, message, changed in zip(said, offered, changes, strict=True):
+                take_one(tx, checked, message, changed, each.known)
 
-        await self._caller.write(operation, cost=cost)
+        await self._caller.write(operation, cost=sum(len(each.data) for each in offered))
 
     async def list_home_notices(self, after: int = 0) -> list[tuple[int, Message]]:
         """Return notices that were told where there was no session, with their numbers: some that come after one.
@@ -316,11 +294,8 @@ class Messages:
         return [entry_value("", seq, entry_id, kind, at, body) for seq, entry_id, kind, _, at, body in rows]
 
 
-class BlobFiles:
+class BlobFiles(Namespace):
     """`record.blobs`: attachments, by their digest."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
 
     async def put(self, data: bytes) -> str:
         return await self._caller.run(self._caller.writable.blobs.put, data)

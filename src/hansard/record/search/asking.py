@@ -35,6 +35,7 @@ from hansard.record.messages.entries import (
     opened_message,
     read_fold,
 )
+from hansard.record.people import owners_text
 from hansard.record.search.docs import (
     DELETED,
     SEARCH,
@@ -46,7 +47,6 @@ from hansard.record.search.docs import (
     read_opened,
     sealed_reply,
 )
-from hansard.record.sessions import owners_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -153,9 +153,8 @@ def find_journals(readers: Snapshots, wanted: Search) -> frozenset[int] | None:
     filters = (wanted.source, wanted.session_id, wanted.title)
     if wanted.owner is None and all(each is None for each in filters):
         return None
-    rows = readers.read(
-        lambda snapshot: snapshot.rows(SEARCHES.queries.filter_journals, (owners_of(snapshot, wanted.owner), *filters))
-    )
+    query = SEARCHES.queries.filter_journals
+    rows = readers.read(lambda snapshot: snapshot.rows(query, (owners_text(snapshot, wanted.owner), *filters)))
     return frozenset(journal for (journal,) in rows)
 
 

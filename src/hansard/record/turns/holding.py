@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from hansard.domain.budgets import Budget, Usage
+from hansard.domain.budgets import Usage
 from hansard.domain.chats import chats_of
 from hansard.domain.ids import check_entry_id, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, REPLY_BYTES_MAX
@@ -22,7 +22,7 @@ from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.errors import HansardError, IdConflict, InvalidInput, LeaseHeld, LimitReached, OutcomeUnknown, TooLarge
 from hansard.journal.follow import notified
 from hansard.journal.queue import Item, ItemState
-from hansard.record import questions
+from hansard.record import TellingNamespace, questions
 from hansard.record.conversation import SessionCompacted
 from hansard.record.messages.entries import PART_KINDS, Entry, FileTranscribed, join_chunks
 from hansard.record.messages.operations import check_blobs, offer
@@ -36,7 +36,6 @@ from hansard.record.turns.operations import (
     ReplyText,
     StreamPiece,
     append_in_turn,
-    claim_turn,
     close_lost,
     end_turn,
     note_decision,
@@ -51,10 +50,9 @@ from hansard.record.turns.operations import (
 from hansard.tasks import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Sequence
     from types import TracebackType
 
-    from hansard.domain.notices import Wording
     from hansard.domain.people import By
     from hansard.domain.questions import Answered
     from hansard.journal.backend import Reads
@@ -80,7 +78,8 @@ class Turn:
     def __init__(self, caller: Caller, claimed: TurnInfo) -> None:
         self._caller = caller
         self._lease = Lease(claimed.session_id, claimed.id, claimed.fence)
-        self._kept = PendingFacts()
+        self.kept = PendingFacts()
+        """What is to be recorded with the next thing this turn does."""
         self._calling_id = ""
         self._results: tuple[Message, ...] = ()
         self._notices: tuple[Message, ...] = ()
@@ -95,7 +94,7 @@ class Turn:
         """Append a whole message of this turn; durable when it returns."""
         offered = offer(message)
         await check_blobs(self._caller, offered)
-        kept = self._kept
+        kept = self.kept
         entry = await self._caller.write(
             lambda tx: append_in_turn(tx, self._lease, offered, kept), cost=len(offered.data)
         )
@@ -108,12 +107,16 @@ class Turn:
 
     def abandon(self, message_id: str) -> None:
         """A reply was left by an exception: it is sealed as interrupted with the next thing this turn does."""
-        self._kept = self._kept._replace(abandoned=self._kept.abandoned | {message_id})
+        self.kept = self.kept._replace(abandoned=self.kept.abandoned | {message_id})
+
+    def take_up(self, message_id: str) -> None:
+        """A reply that was left before it said anything, or whose opening was in doubt, is said after all."""
+        self.kept = self.kept._replace(abandoned=self.kept.abandoned - {message_id})
 
     def add_usage(self, model: str, usage: Usage) -> None:
         """Note what a request took; recorded with the next thing this turn does."""
         used = TurnUsed(turn_id=self.id, model=clean_text(model)[:NAME_CHARACTERS_MAX], usage=usage)
-        self._kept = self._kept._replace(facts=(*self._kept.facts, (f"~used:{new_id()}", used)))
+        self.kept = self.kept._replace(facts=(*self.kept.facts, (f"~used:{new_id()}", used)))
 
     def transcribe(self, transcribed: FileTranscribed, usage: Usage) -> None:
         """Note what a voice note says and what that took; recorded with the next thing this turn does."""
@@ -122,16 +125,16 @@ class Turn:
         used = TurnUsed(turn_id=self.id, model=model, usage=usage, purpose="transcription")
         cleaned = msgspec.structs.replace(transcribed, text=clean_text(transcribed.text), model=model)
         facts = ((f"~transcript:{key}", cleaned), (f"~used:{new_id()}", used))
-        self._kept = self._kept._replace(facts=(*self._kept.facts, *facts[: 2 if usage != Usage() else 1]))
+        self.kept = self.kept._replace(facts=(*self.kept.facts, *facts[: 2 if usage != Usage() else 1]))
 
     def go_on(self, message_id: str, note: str = "") -> None:
         """Note that the model is asked to go on where this message was cut; recorded with the next thing."""
         fact = TurnContinued(turn_id=self.id, message_id=message_id, note=note)
-        self._kept = self._kept._replace(facts=(*self._kept.facts, (f"~continued:{message_id}", fact)))
+        self.kept = self.kept._replace(facts=(*self.kept.facts, (f"~continued:{message_id}", fact)))
 
     def compact(self, compacted: SessionCompacted) -> None:
         """Note a summary of what was said; recorded with the next thing, at the latest with the turn's end."""
-        self._kept = self._kept._replace(facts=(*self._kept.facts, (f"~compacted:{self.id}", compacted)))
+        self.kept = self.kept._replace(facts=(*self.kept.facts, (f"~compacted:{self.id}", compacted)))
 
     def settle_calls(self, message_id: str, results: Sequence[Message]) -> None:
         """Let these be recorded with the turn's end, where their ids are not there: results of a message's calls."""
@@ -141,14 +144,9 @@ class Turn:
         """Let a notice be recorded with the turn's end, to be shown in a chat, or wherever the turn is."""
         self._notices = (*self._notices, Message.notice(text, chat=chat))
 
-    @property
-    def kept(self) -> PendingFacts:
-        """What is to be recorded with the next thing this turn does."""
-        return self._kept
-
     def wrote(self, kept: PendingFacts) -> None:
         """What was kept is recorded; what came since is not."""
-        self._kept = PendingFacts(self._kept.abandoned, self._kept.facts[len(kept.facts) :])
+        self.kept = PendingFacts(self.kept.abandoned, self.kept.facts[len(kept.facts) :])
 
     async def note_decision(self, decided: ToolDecided) -> None:
         """Record what becomes of a call and why, before anything does."""
@@ -195,7 +193,7 @@ class Turn:
             lease=self._lease,
             state=state,
             reason=reason,
-            kept=self._kept,
+            kept=self.kept,
             calling_id=self._calling_id,
             results=results,
             notices=notices,
@@ -206,31 +204,10 @@ class Turn:
 
 @contextlib.asynccontextmanager
 async def hold_session(
-    caller: Caller,
-    words: Wording,
-    session_id: str,
-    *,
-    wait_seconds: float,
-    waiting: str | None = None,
-    purpose: str = "",
-    budget: Budget | None = None,
-    by: Sequence[By] = (),
+    caller: Caller, session_id: str, turn_id: str, claim: partial[TurnInfo], wait_seconds: float
 ) -> AsyncIterator[Turn]:
     """Hold a session for one turn. Leaving ends it, whatever happened."""
-    turn_id = new_id()
     release = partial(release_claim, session_id=session_id, turn_id=turn_id)
-    claim = partial(
-        claim_turn,
-        session_id=session_id,
-        turn_id=turn_id,
-        owner=caller.store.owner,
-        waiting=waiting,
-        purpose=purpose,
-        budget=budget,
-        by=tuple(by),
-        is_alive=caller.store.is_alive,
-        words=words,
-    )
     turn = Turn(caller, await wait_for_turn(caller, session_id, claim, release, wait_seconds))
     try:
         yield turn
@@ -301,6 +278,7 @@ class Reply:
         try:
             await self._caller.write(lambda tx: open_message(tx, self._lease, self.id, kept))
             self._turn.wrote(kept)
+            self._turn.take_up(self.id)
         except BaseException:
             self._turn.abandon(self.id)
             raise
@@ -409,11 +387,8 @@ def join_pieces(pieces: list[StreamPiece]) -> list[StreamPiece]:
     return joined
 
 
-class Turns:
+class Turns(TellingNamespace):
     """`record.turns`: turns that wait, run or ended."""
-
-    def __init__(self, caller: Caller, words: Callable[[], Wording]) -> None:
-        self._caller, self._words = caller, words
 
     async def list_queued(self, channel: str = "") -> list[TurnInfo]:
         """Return the turns that wait to run: in every session, or those to be shown in a channel's chats."""

@@ -1,7 +1,4 @@
-"""Turns: claim under a fence, stream, end. What a dead owner left is closed as lost.
-
-What people do to a conversation: stop and steer its turns, take messages back, set it up.
-"""
+"""Turns: claim under a fence, stream, stop and steer, end. What a dead owner left is closed as lost."""
 
 from __future__ import annotations
 
@@ -167,38 +164,21 @@ def release_claim(tx: Transaction, session_id: str, turn_id: str) -> None:
         tx.add(journal, f"~ended:{running.id}", ended)
 
 
-def seal_stream(  # noqa: PLR0917
-    tx: Transaction,
-    journal: Journal,
-    message_id: str,
-    status: Status,
-    more: tuple[Part, ...] = (),
-    pieces: list[tuple[str, str]] | None = None,
-) -> None:
-    """Finish the open message: its text is its chunks. `more` was not streamed."""
-    parts = join_chunks(tx.open_pieces(journal) if pieces is None else pieces) + more
-    tx.seal(journal, f"~seal:{message_id}", MessageSealed(message_id=message_id, status=status, parts=parts))
+def interrupt_message(tx: Transaction, journal: Journal, message_id: str) -> None:
+    """Finish the open message with the words that it has."""
+    parts = join_chunks(tx.open_pieces(journal))
+    sealed = MessageSealed(message_id=message_id, status=Status.INTERRUPTED, parts=parts)
+    tx.seal(journal, f"~seal:{message_id}", sealed)
 
 
-def check_fence(tx: Transaction, lease: Lease) -> tuple[Journal, SessionRow]:
+def check_fence(tx: Transaction, journal: Journal, lease: Lease) -> None:
     """Refuse the write of a turn that does not hold the session any more, and name who does."""
-    journal, row = session_journal(tx, lease.session_id)
-    check_holder(tx, journal, lease)
-    return journal, row
-
-
-def _running_row(tx: Transaction, journal: Journal) -> tuple[Any, ...] | None:
-    """Return the row of the turn that holds the session; read once for as long as the journal is kept."""
     memo = read_memo(journal)
     if memo.running is None:
         memo.running = tx.row(SQL.find_turn_in_state, (journal.key, TurnState.RUNNING)) or ()
-    return memo.running or None
-
-
-def check_holder(tx: Transaction, journal: Journal, lease: Lease) -> None:
-    holder = _running_row(tx, journal)
-    if holder is None or (holder[0], holder[2]) != (lease.turn_id, lease.fence):
-        running = turn_value(journal.id, holder) if holder is not None else None
+    holder = memo.running
+    if not holder or (holder[0], holder[2]) != (lease.turn_id, lease.fence):
+        running = turn_value(journal.id, holder) if holder else None
         now = f"turn {running.id} of {running.owner} does" if running is not None else "no turn does"
         message = f"turn {lease.turn_id} does not hold session {lease.session_id} any more: {now}"
         raise StaleLease(message, running.owner if running is not None else "")
@@ -211,12 +191,12 @@ class PendingFacts(NamedTuple):
     facts: tuple[tuple[str, Body], ...] = ()
 
 
-def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, kept: PendingFacts = PendingFacts()) -> Entry:  # noqa: B008
+def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, kept: PendingFacts) -> Entry:
     journal, _ = session_journal(tx, lease.session_id)
     found = tx.find_same(journal, offered.id, offered.body, offered.data)
     if found is not None:
         return entry_of(journal.id, offered.id, found, offered.body)
-    check_fence(tx, lease)
+    check_fence(tx, journal, lease)
     _write_kept(tx, journal, kept)
     return add_message(tx, journal, offered)
 
@@ -224,18 +204,21 @@ def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, kept: Pendin
 def note_decision(tx: Transaction, lease: Lease, decided: ToolDecided, token: str) -> None:
     journal, _ = session_journal(tx, lease.session_id)
     if tx.find(journal, f"~decided:{token}") is None:
-        check_fence(tx, lease)
+        check_fence(tx, journal, lease)
         tx.add(journal, f"~decided:{token}", decided)
 
 
-def open_message(tx: Transaction, lease: Lease, message_id: str, kept: PendingFacts = PendingFacts()) -> None:  # noqa: B008
-    journal, _ = session_journal(tx, lease.session_id)
+def open_message(tx: Transaction, lease: Lease, message_id: str, kept: PendingFacts) -> None:
+    journal, row = session_journal(tx, lease.session_id)
     body = MessageOpened(turn_id=lease.turn_id)
     data = ENCODER.encode(body)
-    if tx.find_same(journal, message_id, body, data) is not None:
+    is_repeat = tx.find_same(journal, message_id, body, data) is not None
+    check_fence(tx, journal, lease)
+    if is_repeat and (row.open_message != message_id or tx.open_pieces(journal)):
+        raise IdConflict(f"{message_id!r} in {journal.id} is another reply of this turn")
+    _write_kept(tx, journal, kept._replace(abandoned=kept.abandoned - {message_id}))
+    if is_repeat:
         return
-    check_fence(tx, lease)
-    _write_kept(tx, journal, kept)
     _, row = session_journal(tx, lease.session_id)
     if row.open_message is not None:
         raise InvalidInput(f"message {row.open_message} of session {journal.id} is still open")
@@ -246,7 +229,7 @@ def _write_kept(tx: Transaction, journal: Journal, kept: PendingFacts) -> None:
     """Seal a message that its writer left by an exception, and note what was used, with whatever the turn does next."""
     _, row = session_journal(tx, journal.id)
     if row.open_message is not None and row.open_message in kept.abandoned:
-        seal_stream(tx, journal, row.open_message, Status.INTERRUPTED)
+        interrupt_message(tx, journal, row.open_message)
     for entry_id, fact in kept.facts:
         tx.add_once(journal, entry_id, fact)
 
@@ -267,7 +250,7 @@ def write_chunk(tx: Transaction, lease: Lease, piece: StreamPiece) -> None:
         own = find_turn(tx, journal, TurnState.RUNNING)
         if own is not None and own.fence == lease.fence:
             return
-    check_holder(tx, journal, lease)
+    check_fence(tx, journal, lease)
     tx.add_chunk(journal, piece.message_id, piece.start, piece.part, piece.text)
 
 
@@ -290,13 +273,13 @@ def seal_message(tx: Transaction, lease: Lease, said: ReplyText) -> None:
         if own is not None and own[1] != TurnState.LOST:
             check_said(said, streamed_pieces(sealed.parts))
             return
-    check_fence(tx, lease)
+    check_fence(tx, journal, lease)
     pieces = tx.open_pieces(journal)
     check_said(said, pieces)
-    if said.arranged and same_words(said.arranged, pieces):
-        seal_stream(tx, journal, said.message_id, Status.COMPLETE, said.arranged, [])
-    else:
-        seal_stream(tx, journal, said.message_id, Status.COMPLETE, said.more, pieces)
+    is_arranged = said.arranged and same_words(said.arranged, pieces)
+    parts = said.arranged if is_arranged else join_chunks(pieces) + said.more
+    complete = MessageSealed(message_id=said.message_id, status=Status.COMPLETE, parts=parts)
+    tx.seal(journal, f"~seal:{said.message_id}", complete)
 
 
 def check_said(said: ReplyText, pieces: list[tuple[str, str]]) -> None:
@@ -327,13 +310,13 @@ def end_turn(
     """
     if state not in TURN_ENDS:
         raise InvalidInput(f"a turn does not end as {state}")
-    journal, _ = session_journal(tx, lease.session_id)
+    journal, session = session_journal(tx, lease.session_id)
     row = tx.row(SQL.find_turn, (journal.key, lease.turn_id))
     if row is not None and row[1] == state and row[2] == lease.fence:
         return turn_value(journal.id, row)
-    _, session = check_fence(tx, lease)
+    check_fence(tx, journal, lease)
     if session.open_message is not None:
-        seal_stream(tx, journal, session.open_message, Status.INTERRUPTED)
+        interrupt_message(tx, journal, session.open_message)
     _write_kept(tx, journal, kept)
     calls = _sealed_calls(tx, journal, calling_id)
     settled = [
@@ -413,7 +396,7 @@ def close_lost(tx: Transaction, session_id: str, is_alive: IsAlive, words: Wordi
     if running is None or is_alive(running.owner):
         return False
     if row.open_message is not None:
-        seal_stream(tx, journal, row.open_message, Status.INTERRUPTED)
+        interrupt_message(tx, journal, row.open_message)
     shown = tx.rows(SQL.list_turn_chats, (journal.key, running.id))
     chats = tuple(chat for chat, follows in shown if not follows)
     waits = find_turn(tx, journal, TurnState.QUEUED) is not None
