@@ -31,8 +31,9 @@ class Armed:
 
     def __call__(self, step: str) -> None:
         """Die here, or go on. A commit that logged nothing is the keeper's note, not the last step."""
-        self._logged = step == "logged" or (self._logged and step == "committed")
-        if self.armed and self._point is not None and (step != "committed" or self._logged):
+        after = {"ringing", "committed"}
+        self._logged = step == "logged" or (self._logged and step in after)
+        if self.armed and self._point is not None and (step not in after or self._logged):
             self._point(step)
 
 

@@ -147,7 +147,7 @@ async def test_a_whole_event_is_adopted_whole(home: Path, play: Play, *, databas
 @pytest.mark.drawn(3)
 @pytest.mark.loss("H1", "H8", "H10")
 @legs
-@pytest.mark.parametrize("point", ["applied", "logging", "logged", "committed"])
+@pytest.mark.parametrize("point", ["applied", "logging", "logged", "ringing", "committed"])
 async def test_a_reset_happens_whole_or_not_at_all(home: Path, play: Play, point: str, *, database: bool) -> None:
     """A crash in a reset leaves the old session open and routed, or ended with a linked successor that is routed."""
     assert "last" not in await play(home, last="reset", point=point)
@@ -162,7 +162,7 @@ async def test_a_reset_happens_whole_or_not_at_all(home: Path, play: Play, point
             assert (route.session_id, old.state) == (LEFT, SessionState.OPEN)
             assert len(await record.sessions()) == 2
         else:
-            assert point in {"logged", "committed"}
+            assert point in {"logged", "ringing", "committed"}
             assert old.state == SessionState.ENDED
             new = await record.sessions.read(route.session_id)
             assert new.parent is not None

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hansard import Cursor, Intake, Message, Record
-from hansard.journal.entries import Header, chain_digest
+from hansard.journal.entries import decode_line, row_digest
 from tests.record.helpers_facts import SESSION, assert_clean, ids_of, log_lines, new_session
 
 DATABASE = ("state.db", "state.db-wal", "state.db-shm")
@@ -73,15 +73,11 @@ def made_line(home: Path, *, id: str = "foreign", kind: str = "", instead: bool 
     line = dict(
         last, seq=previous["seq"] + 1, id=id, kind=kind or last["kind"], salt="00" * 16, body=last["body"] | said
     )
-    header = Header(
-        journal_id=SESSION,
-        seq=line["seq"],
-        id=id,
-        kind=line["kind"],
-        version=line["version"],
-        ignorable=False,
-        at=line["at"],
-    )
-    body = json.dumps(line["body"], separators=(",", ":")).encode()
-    line["digest"] = chain_digest(bytes.fromhex(previous["digest"]), header, bytes(16), body).hex()
+    decoded = decode_line(_encoded(line))
+    assert decoded is not None
+    line["digest"] = row_digest(SESSION, bytes.fromhex(previous["digest"]), decoded.row()).hex()
+    return _encoded(line)
+
+
+def _encoded(line: dict[str, object]) -> bytes:
     return json.dumps(line, separators=(",", ":")).encode() + b"\n"

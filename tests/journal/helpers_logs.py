@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hansard.domain.messages import Role, Text
 from hansard.journal.concepts import Body, encode_body
-from hansard.journal.entries import DIGEST_FORMAT, EntryRow, Header, chain_digest, chain_start, encode_line, log_name
+from hansard.journal.entries import DIGEST_FORMAT, EntryRow, chain_start, encode_line, log_name, row_digest
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.schema import SCHEMA
 from hansard.record.sessions import SessionCreated
@@ -23,12 +23,9 @@ def log_lines(journal_id: str, bodies: Iterator[tuple[str, Body]], first_tx: int
         kind = SCHEMA.by_body[type(body)].name
         version = SCHEMA.kinds[kind].version
         data = encode_body(body)
-        header = Header(
-            journal_id=journal_id, seq=seq, id=entry_id, kind=kind, version=version, ignorable=False, at=AT + seq
-        )
-        digest = chain_digest(digest, header, SALT, data)
-        row = EntryRow(seq, entry_id, kind, version, False, AT + seq, DIGEST_FORMAT, SALT, digest, data)  # noqa: FBT003
-        yield encode_line(row, first_tx + seq - 1)
+        row = EntryRow(seq, entry_id, kind, version, False, AT + seq, DIGEST_FORMAT, SALT, b"", data)  # noqa: FBT003
+        digest = row_digest(journal_id, digest, row)
+        yield encode_line(row._replace(digest=digest), first_tx + seq - 1)
 
 
 def session_bodies(messages: int, text: str) -> Iterator[tuple[str, Body]]:

@@ -125,6 +125,19 @@ async def test_a_wal_with_a_damaged_frame(home: Path) -> None:
 
 
 @pytest.mark.loss("B26")
+async def test_a_wal_whose_header_tells_of_impossible_pages(home: Path) -> None:
+    """SQLite ignores such a WAL; what only it held comes from the logs."""
+    await talk(home, *names("a"))
+    raw_rows(home, EMPTY_WAL)
+    await talk(home, *names("b"))
+    wal = home / "state.db-wal"
+    data = bytearray(wal.read_bytes())
+    data[8:12] = b"\xff" * 4
+    wal.write_bytes(data)
+    assert await found(home) == names("a") + names("b")
+
+
+@pytest.mark.loss("B26")
 async def test_while_a_process_runs(home: Path, tmp_path: Path) -> None:
     """`cp` over the database of a running process: readers and the writer notice, and nothing is lost."""
     await talk(home, *names("a"))

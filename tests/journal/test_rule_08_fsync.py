@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from hansard import Message, NotFound, Record
+from hansard.domain.limits import LOG_SYNC_SECONDS
 from hansard.domain.messages import File
-from tests.record.helpers_facts import SESSION, assert_clean, new_session
+from hansard.journal.store import Wiring
+from tests.record.helpers_facts import SESSION, assert_clean, eventually, new_session, raw_rows
 from tests.record.helpers_process import Worker, need_strace
 
 CALL = re.compile(r"^\d+\s+(?:<\.\.\. )?(\w+)(?:\((.*)| resumed>(.*))$")
@@ -175,3 +178,20 @@ async def test_an_entry_cannot_name_a_blob_that_is_not_there(home: Path) -> None
             await record.append(SESSION, Message.user([part], id="with"))
         assert await record.load_transcript(SESSION) == []
         await assert_clean(record)
+
+
+async def test_a_log_is_synced_however_slow_its_commit_was(home: Path) -> None:
+    """A commit that takes longer than the keeper waits, or a process that was stopped in it, leaves no log unsynced."""
+    pauses = [LOG_SYNC_SECONDS]
+
+    def reach(step: str) -> None:
+        if step == "committed" and armed and pauses:
+            time.sleep(pauses.pop())
+
+    armed: list[bool] = []
+    async with Record.open(home, wiring=Wiring(reach=reach)) as record:
+        await new_session(record)
+        armed.append(True)
+        await record.append(SESSION, Message.user("x", id="m1"))
+        query = "SELECT log_synced = log_end FROM journal WHERE id = ?"
+        await eventually(lambda: raw_rows(home, query, SESSION) == [(1,)])

@@ -12,7 +12,7 @@ import pytest
 from hansard import IdConflict, InvalidInput, Message, Record, TooLarge, ToolCall
 from hansard.domain.messages import clean_part
 from hansard.domain.text import clean_value
-from hansard.journal.entries import Header, chain_digest, chain_start
+from hansard.journal.entries import chain_start, decode_line, row_digest
 from tests.record.helpers_facts import (
     SESSION,
     assert_clean,
@@ -40,16 +40,10 @@ async def test_the_bytes_that_are_stored_are_logged_and_hashed(home: Path) -> No
     raw = log_of(home).read_bytes().splitlines()
     for line, data, (body, known) in zip(log_lines(home), raw, stored, strict=True):
         assert bytes(body) in data
-        header = Header(
-            journal_id=SESSION,
-            seq=line["seq"],
-            id=line["id"],
-            kind=line["kind"],
-            version=line["version"],
-            ignorable=False,
-            at=line["at"],
-        )
-        digest = chain_digest(digest, header, bytes.fromhex(line["salt"]), bytes(body))
+        decoded = decode_line(data + b"\n")
+        assert decoded is not None
+        assert decoded.row().body == bytes(body)
+        digest = row_digest(SESSION, digest, decoded.row())
         assert digest == bytes(known) == bytes.fromhex(line["digest"])
     assert raw_rows(home, "SELECT head_digest FROM journal WHERE id = ?", SESSION) == [(digest,)]
     # Not only by our own function: the formula of the protocol, spelled out.

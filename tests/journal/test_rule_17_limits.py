@@ -268,7 +268,7 @@ async def test_a_full_disk_is_left_alone(tmp_path: Path) -> None:
             await new_session(record)
             await say(record, "before")
             index = search_index(record.store)
-            while index.step():
+            while index.step().more:
                 pass
             made = (home / "search.db").stat().st_ino
             ballast = fill_disk(disk)

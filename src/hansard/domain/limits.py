@@ -55,8 +55,9 @@ PATIENCE_SECONDS: Final = 30.0
 LOG_SYNC_SECONDS: Final = 1.0
 """The log is fsynced at least this often while it grows (rule 2)."""
 
-FOLLOW_POLL_SECONDS: Final = 0.01
-"""How often a process with followers looks for commits of other processes; the promise is 50 ms."""
+FOLLOW_POLL_SECONDS: Final = 0.025
+"""How often a process with followers looks for commits of others where the system does not tell it of them; the promise
+is 50 ms."""
 
 BUSY_STEP_SECONDS: Final = 0.25
 """How long SQLite waits for a stranger's lock before the writer looks whether it was told to stop."""
@@ -72,10 +73,6 @@ PARKED_SECONDS: Final = 2.0
 
 CHECKPOINT_WAL_BYTES: Final = 4 * MIB
 """The WAL is copied back into the database beyond this size, by the keeper, never by the writer."""
-
-FINISH_WAL_BYTES: Final = 8 * MIB
-"""Beyond this the last part of a checkpoint runs under the write lock, so that the WAL starts over although others
-write all the time."""
 
 SHRINK_WAL_BYTES: Final = 1 * MIB
 """A WAL of this size is copied back and cut when a process leaves."""

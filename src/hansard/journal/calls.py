@@ -175,7 +175,8 @@ async def open_journals(
 @asynccontextmanager
 async def read_journals(path: str | Path, schema: Schema) -> AsyncIterator[Caller | None]:
     """Read the journals of a home where they lie. None: opening them for writing would repair or tell something."""
-    store = await Job(lambda: open_in_place(path, schema, Wiring()), close_unread).future
+    opening = Job(lambda: open_in_place(path, schema, Wiring()), lambda late: None if late is None else late.close())
+    store = await opening.future
     if store is None:
         yield None
         return
@@ -185,11 +186,6 @@ async def read_journals(path: str | Path, schema: Schema) -> AsyncIterator[Calle
     finally:
         caller.close()
         await close_in_thread(store.close)
-
-
-def close_unread(store: ReadOnlyStore | None) -> None:
-    if store is not None:
-        store.close()
 
 
 async def close_in_thread(function: Callable[[], None]) -> None:

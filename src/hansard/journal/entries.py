@@ -29,30 +29,9 @@ DIGEST_FORMAT = 1
 """1: SHA-256 for chain and body. Kept with each entry, so that another can follow one day."""
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What an entry's digest covers besides its body."""
-
-    journal_id: str
-    seq: int
-    id: str
-    kind: str
-    version: int
-    ignorable: bool
-    at: int
-
-
 def chain_start(journal_id: str) -> bytes:
     """Return the digest that a journal's first entry continues."""
     return hashlib.sha256(f"hansard {DIGEST_FORMAT} {journal_id}".encode()).digest()
-
-
-def chain_digest(previous: bytes, header: Header, salt: bytes, body: bytes) -> bytes:
-    head = (
-        f"{header.journal_id}\n{header.seq}\n{header.id}\n{header.kind}\n{header.version}\n"
-        f"{int(header.ignorable)}\n{header.at}\n"
-    )
-    body_hash = hashlib.sha256(salt + body).digest()
-    return hashlib.sha256(previous + head.encode() + body_hash).digest()
 
 
 class Journal:
@@ -171,6 +150,13 @@ class EntryRow(NamedTuple):
     salt: bytes
     digest: bytes
     body: bytes
+
+
+def row_digest(journal_id: str, previous: bytes, row: EntryRow) -> bytes:
+    """Return the digest of a row that stands after an entry with the digest `previous`."""
+    header = f"{journal_id}\n{row.seq}\n{row.id}\n{row.kind}\n{row.version}\n{int(row.ignorable)}\n{row.at}\n"
+    body_hash = hashlib.sha256(row.salt + row.body).digest()
+    return hashlib.sha256(previous + header.encode() + body_hash).digest()
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -310,20 +296,6 @@ def decode_part(data: bytes) -> PartLine | None:
         return PART_DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-
-
-def row_digest(journal_id: str, previous: bytes, row: EntryRow) -> bytes:
-    """Return the digest that a row must have after the one before it."""
-    header = Header(
-        journal_id=journal_id,
-        seq=row.seq,
-        id=row.id,
-        kind=row.kind,
-        version=row.version,
-        ignorable=bool(row.ignorable),
-        at=row.at,
-    )
-    return chain_digest(previous, header, row.salt, row.body)
 
 
 @lru_cache(maxsize=4096)

@@ -75,6 +75,15 @@ class Followers:
         self._mutex = threading.Lock()
         self._watch = watch
         self._stop: Callable[[], None] | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, tell: Callable[[], None]) -> None:
+        """Have a function called after each commit that this process makes or hears of, from any thread."""
+        self._listeners.append(tell)
+
+    def tell_listeners(self) -> None:
+        for tell in self._listeners:
+            tell()
 
     def add(self, journal_id: str, event: asyncio.Event | None = None) -> Signal:
         """Hang up a bell for a journal, or for `ANY`."""
@@ -108,6 +117,7 @@ class Followers:
         with self._mutex:
             chosen = self._signals if journal_ids is None else (*journal_ids, ANY)
             signals = [signal for journal_id in chosen for signal in self._signals.get(journal_id, ())]
+        self.tell_listeners()
         by_loop: dict[asyncio.AbstractEventLoop, list[Signal]] = {}
         for signal in signals:
             by_loop.setdefault(signal.loop, []).append(signal)

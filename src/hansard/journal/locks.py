@@ -2,7 +2,7 @@
 
 Locks are held by the operating system, so they die with their holder.
 
-Reads: `locks/progress`. Writes: empty files below `locks/`; `locks/progress`.
+Reads: `locks/progress`. Writes: files below `locks/` that are empty or, an owner's, of one byte; `locks/progress`.
 Invariants: a lock file that several processes share is never unlinked; a forked child holds nothing.
 On crash: the kernel releases every lock; an owner's file stays and reads as dead.
 """
@@ -45,6 +45,7 @@ class LockFile:
     def __init__(self, path: Path) -> None:
         self.path = str(path)
         self.descriptor = os.open(self.path, OPEN_FLAGS, 0o600)
+        self._opened = os.fstat(self.descriptor)
         self.replaced = False
         """Whether the file was opened again: other locks of this process may lie on removed files, too."""
         _handles.add(self)
@@ -62,12 +63,11 @@ class LockFile:
                 raise
 
     def is_in_place(self) -> bool:
-        held = os.fstat(self.descriptor)
         try:
             named = os.stat(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
+        return os.path.samestat(self._opened, named)
 
     def reopen(self) -> None:
         """Open the file at the path instead of the one that is open, which is released by that.
@@ -83,15 +83,16 @@ class LockFile:
             raise HomeMoved(f"{lost} was moved or removed while this program had it open") from None
         os.close(self.descriptor)
         self.descriptor = descriptor
+        self._opened = os.fstat(descriptor)
         self.replaced = True
 
     def release(self) -> None:
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        descriptor, self.descriptor = self.descriptor, -1  # nobody writes to it any more, whatever has its number next
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 class FairLock:
@@ -217,6 +218,7 @@ class HostOwners:
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{random_letters(6)}"
         self._lock = LockFile(self._folder / self.owner)
         self._lock.acquire()
+        self.ring()  # the byte has its place on the disk before the disk is full
 
     def is_alive(self, owner: str) -> bool:
         return is_locked(self._folder / owner)
@@ -226,6 +228,12 @@ class HostOwners:
         for entry in list(os.scandir(self._folder)):
             if entry.name != self.owner:
                 remove_dead_owner(entry.path)
+
+    def ring(self) -> None:
+        """Tell other processes that this one committed: they watch its lock file."""
+        assert self._lock is not None
+        with suppress(OSError):  # on a full disk they find out with the next commit
+            os.pwrite(self._lock.descriptor, b"!", 0)
 
     def take_again(self) -> None:
         """Take locks again whose files were removed or replaced."""

@@ -24,12 +24,11 @@ from hansard.journal.entries import (
     DIGEST_FORMAT,
     SEQ_BITS,
     EntryRow,
-    Header,
     Journal,
     KnownEntry,
     Stretch,
-    chain_digest,
     log_name,
+    row_digest,
 )
 from hansard.ports import Clock
 
@@ -115,31 +114,19 @@ class Transaction:
         """Append one entry: its bytes, its place in the chain, and its effect on the projections."""
         data = data or encode_body(body)
         kind = self.schema.by_body[type(body)]
-        at = self.clock.now_microseconds()
-        seq = journal.head_seq + 1
-        salt = random_bytes(SALT_BYTES)
-        header = Header(
-            journal_id=journal.id,
-            seq=seq,
-            id=entry_id,
-            kind=kind.name,
-            version=kind.version,
-            ignorable=ignorable,
-            at=at,
-        )
-        digest = chain_digest(journal.head_digest, header, salt, data)
         row = EntryRow(
-            seq=seq,
+            seq=journal.head_seq + 1,
             id=entry_id,
             kind=kind.name,
             version=kind.version,
             ignorable=ignorable,
-            at=at,
+            at=self.clock.now_microseconds(),
             digest_format=DIGEST_FORMAT,
-            salt=salt,
-            digest=digest,
+            salt=random_bytes(SALT_BYTES),
+            digest=b"",
             body=data,
         )
+        row = row._replace(digest=row_digest(journal.id, journal.head_digest, row))
         self.insert(journal, row, body)
         self._unit.append((journal, row))
         return row

@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hansard.domain.limits import RETRY_SECONDS_MAX, RETRY_SECONDS_MIN
@@ -66,8 +67,9 @@ class UnwritableLogs:
     KEPT_MAX = 1000
     """Files that are remembered. Beyond that, errors are raised to callers and not logged."""
 
-    def __init__(self, home: str) -> None:
+    def __init__(self, home: str, changed: Callable[[], None]) -> None:
         self._home = home
+        self._changed = changed
         self._files: dict[str, tuple[str, str]] = {}
 
     def note(self, error: LogUnwritable) -> None:
@@ -76,11 +78,13 @@ class UnwritableLogs:
         if self._files.get(stem, ("", ""))[1] != str(error) and len(self._files) < self.KEPT_MAX:
             self._files[stem] = (error.name, str(error))
             logger.error("%s; nothing is recorded in that session until it can be", error)
+            self._changed()
 
     def forget(self, journal_ids: Iterable[str]) -> None:
         for journal_id in journal_ids if self._files else ():
             if self._files.pop(log_name(journal_id).rpartition(".")[0], None) is not None:
                 logger.warning("%s/%s can be written again", self._home, log_name(journal_id))
+                self._changed()
 
     def describe(self) -> str:
         """Return what is wrong with the first file that still cannot be written; empty when there is none."""
@@ -99,8 +103,10 @@ class ReplayError(Exception):
 class WriteHealth:
     """Whether the record can be written just now, and what prevents it."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, changed: Callable[[], None]) -> None:
+        """`changed` is called when a problem comes, is another one, or goes."""
         self._backend = backend
+        self._changed = changed
         self._error: HansardError | None = None
         self._failing_since = self._waiting_since = 0.0
 
@@ -116,8 +122,10 @@ class WriteHealth:
         before, self._error = self._error, None if error is None else self._backend.explain(error)
         if before is None:
             self._failing_since = time.monotonic()
-        if self._error is not None and str(before or "") != str(self._error):
-            logger.error("the record could not be written: %s", self._error)
+        if str(before or "") != str(self._error or ""):
+            if self._error is not None:
+                logger.error("the record could not be written: %s", self._error)
+            self._changed()
 
     def left_of(self, patience_seconds: float) -> float:
         """Return what is left of a patience that began when writing began to fail, or begins now."""
@@ -174,8 +182,9 @@ class Writer:
         self._is_full = False
         self._stopped = threading.Event()
         self.migrated = ""
-        self.standing = WriteHealth(backend)
-        self.unwritable = UnwritableLogs(str(backend.home))
+        changed = partial(followers.ring, None)
+        self.standing = WriteHealth(backend, changed)
+        self.unwritable = UnwritableLogs(str(backend.home), changed)
         self.latency = Latency()
 
     @property
@@ -283,6 +292,8 @@ class Writer:
         if touched:
             self.wrote = True
             self._followers.ring([change.journal_id for change in touched])
+        elif batch:
+            self._followers.tell_listeners()
         if batch:
             answer_items(batch)
             self._reach("acknowledged")

@@ -88,7 +88,7 @@ class Actor(Servant):
 
     async def do_index(self, _order: dict[str, Any]) -> None:
         """Index everything."""
-        while await asyncio.to_thread(search_index(self.here.store).step):
+        while (await asyncio.to_thread(search_index(self.here.store).step)).more:
             pass
 
     async def do_checkpoint(self, order: dict[str, Any]) -> None:

@@ -161,7 +161,7 @@ async def check(record: Record, askings: Iterable[Asked], said: list[Said] | Non
 def index_all(record: Record) -> int:
     """Bring the index up to date; return how many batches it took."""
     for step in range(STEPS_MAX):
-        if not search_index(record.store).step():
+        if not search_index(record.store).step().more:
             return step
     raise AssertionError(f"the index is not up to date after {STEPS_MAX} batches")
 

@@ -101,7 +101,7 @@ async def test_one_commit_for_many_sessions(home: Path) -> None:
         said = await everything_said(record)
         for name in names:
             await check(record, [Asked("together", session_id=name)], said)
-        while search_index(record.store).step():
+        while search_index(record.store).step().more:
             for name in names:
                 await check(record, [Asked("together", session_id=name)], said)
         for name in names:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import shutil
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import apsw
@@ -18,6 +18,7 @@ from hansard.domain.messages import Text, ToolCall
 from hansard.journal.store import Wiring
 from hansard.record.search.asking import Search, search
 from hansard.record.search.index import SearchIndex, search_index
+from tests.record.helpers_facts import eventually, raw_rows
 from tests.record.search.oracle import Asked
 from tests.record.search.scene import (
     SIDES,
@@ -114,7 +115,7 @@ async def test_during_a_rebuild(home: Path) -> None:
         with index_held(home):
             await check(record, asked, said)
         counts = []
-        while index.step():
+        while index.step().more:
             counts.append(indexed_count(home))
             with index_held(home):
                 await check(record, asked, said)
@@ -135,6 +136,33 @@ async def test_a_search_brings_the_index_up_to_date(home: Path) -> None:
         assert indexed_count(home) == 0
         assert await check(record, [Asked("gone", everything=True)], said) == 3
         assert indexed_count(home) == len(said)
+
+
+def indexed_stamp(home: Path) -> object:
+    """The state of the record that the index is of; None when there is no index yet."""
+    if not (home / "search.db").exists():
+        return None
+    with closing(apsw.Connection(str(home / "search.db"), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+        connection.set_busy_timeout(60_000)
+        with suppress(apsw.SQLError):  # its tables are being made
+            return connection.execute("SELECT stamp FROM state").get
+    return None
+
+
+async def test_the_index_follows_every_commit(home: Path) -> None:
+    """A process that rests has indexed its last commit, the keeper's note that logs are on the disk included."""
+    async with Record.open(home) as record:
+        await record.create_session(id="s0", source="test")
+
+        def is_up_to_date() -> bool:
+            ((stamp, is_synced),) = raw_rows(
+                home, "SELECT stamp, (SELECT min(log_synced = log_end) FROM journal) FROM record"
+            )
+            return bool(is_synced) and indexed_stamp(home) == stamp
+
+        for number in range(2):
+            await record.append("s0", Message.user("words", id=f"m{number}"))
+            await eventually(is_up_to_date)
 
 
 async def test_a_search_waits_for_the_process_that_indexes(home: Path) -> None:

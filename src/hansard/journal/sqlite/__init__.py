@@ -9,7 +9,8 @@ migrations    make the tables: new, from an older schema, or folded again
 tails         what a log holds beyond the database
 reconcile     what becomes of a log that is not as the database says
 group         one group commit: the database and its log lines
-keeper        fsyncs of logs, checkpoints, a watch for commits of other processes
+keeper        fsyncs of logs, checkpoints
+watching      hearing of commits by other processes
 reading       snapshots, the pool of readers; a database beside the record
 stamps        which state of the database a file holds
 connection    open a database; its pragmas, its errors

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,10 +22,11 @@ from hansard.journal.sqlite.connection import BROKEN, SQL, DatabaseError, explai
 from hansard.journal.sqlite.database import Database
 from hansard.journal.sqlite.disk import Reserve, check_behaviour, check_filesystem
 from hansard.journal.sqlite.group import SqliteGroupCommit
-from hansard.journal.sqlite.keeper import Keeper, watch_others
+from hansard.journal.sqlite.keeper import Keeper
 from hansard.journal.sqlite.migrations import MemoryFold
 from hansard.journal.sqlite.opening import list_logs
 from hansard.journal.sqlite.reading import ReadConnection, Readers, Snapshot
+from hansard.journal.sqlite.watching import listen, watch_others
 from hansard.ports import Clock
 
 Result = TypeVar("Result")
@@ -44,7 +45,7 @@ class SqliteLeg:
         self._mutex = threading.Lock()
 
     @contextmanager
-    def _hold_lock(self) -> Iterator[None]:
+    def settled(self) -> Iterator[None]:
         lock = FairLock(Path(self._folder.path) / "locks")
         lock.acquire()
         try:
@@ -52,9 +53,6 @@ class SqliteLeg:
         finally:
             lock.release()
             lock.close()
-
-    def settled(self) -> AbstractContextManager[None]:
-        return self._hold_lock()
 
     def list_logs(self) -> Iterator[LogSeen]:
         return list_logs(self.files)
@@ -103,10 +101,9 @@ class SqliteBackend:
         self.owners: Owners = self._owners
         self.files = files or LogFiles(home)
         self._lock = FairLock(home / "locks")
-        self._keeper_lock = FairLock(home / "locks")
         reserve = Reserve(home)
         self.room: Room = reserve
-        self.database = Database(home, self.files, clock, reach, self._check_place, schema)
+        self.database = Database(home, self.files, clock, reach, self._owners, schema)
         self.begin = SqliteGroupCommit(self.database, self._lock, reserve).begin
         self.work = self.database.work
         self.folder = self.database.folder
@@ -117,7 +114,7 @@ class SqliteBackend:
         self.place = self.database.path
         self._leg = SqliteLeg(self.files, self.database.folder, self.readers)
         self.leg: Leg = self._leg
-        self._keeper = Keeper(self.database, self._keeper_lock)
+        self._keeper = Keeper(self.database)
         self.upkeep: Upkeep = self._keeper
 
     def open(self, look: Callable[[Reads], Result]) -> Result:
@@ -127,6 +124,7 @@ class SqliteBackend:
             connection = self.database.connection()
             result = look(Snapshot(connection, self.schema))
             self.database.unsynced.update(row[0] for row in fetch(connection, SQL.unsynced_journals))
+            self.database.committed.ring()
         finally:
             self._lock.release()
         return result
@@ -135,18 +133,10 @@ class SqliteBackend:
         return self.database.gate.doubt()
 
     def watch(self, followers: Followers) -> Callable[[], None]:
-        return watch_others(self.readers, followers)
+        return watch_others(self.readers, followers, listen(self.home, self._owners.owner), self._keeper.retire)
 
     def explain(self, error: Exception) -> HansardError:
         return explain(error, self.database.path)
-
-    def _check_place(self) -> None:
-        """Refuse when the home was taken away; take locks again whose files were.
-
-        Called under the write lock, before the database is opened and after a lock file was replaced.
-        """
-        self.database.folder.check()
-        self._owners.take_again()
 
     def close(self, *, is_writing: bool = False, killed: bool = False) -> None:
         self.readers.close()
@@ -157,5 +147,4 @@ class SqliteBackend:
             self._leg.close()
             self._lock.close()
         self._keeper.close()
-        self._keeper_lock.close()
         self._owners.leave(killed=killed)

@@ -222,7 +222,7 @@ def open_untouched(path: Path, *, trusts_index: bool = True) -> apsw.Connection:
     check_sqlite_version()
     if trusts_index and is_guarded(path):
         way = "readonly_shm=1"
-    elif _has_bytes(f"{path}-wal"):
+    elif file_size(f"{path}-wal"):
         way = "vfs=unix-none"
     else:
         way = "immutable=1"
@@ -243,11 +243,28 @@ def is_guarded(path: Path) -> bool:
     return os.path.exists(f"{path}-shm") and os.path.exists(f"{path}-wal")
 
 
-def _has_bytes(path: str) -> bool:
+def file_size(path: str) -> int:
+    """Return how many bytes a file has; 0 when it is absent."""
     try:
-        return os.stat(path).st_size > 0
+        return os.stat(path).st_size
     except FileNotFoundError:
-        return False
+        return 0
+
+
+FilesLook = tuple[tuple[int, int, int] | None, ...]
+
+
+def look_at_files(path: Path, *sides: str) -> FilesLook:
+    """Return what changes when anyone writes to one of the files of a database: inode, size and time."""
+    looks: list[tuple[int, int, int] | None] = []
+    for side in sides:
+        try:
+            found = os.stat(f"{path}{side}")
+        except FileNotFoundError:
+            looks.append(None)
+        else:
+            looks.append((found.st_ino, found.st_size, found.st_mtime_ns))
+    return tuple(looks)
 
 
 @contextmanager

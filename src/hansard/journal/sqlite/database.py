@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 import apsw
 
 from hansard.domain.ids import HOME_JOURNAL
+from hansard.domain.limits import CHECKPOINT_WAL_BYTES
 from hansard.errors import HansardError, LogForked, LogUnwritable, RecordDamaged, RecordTooNew
 from hansard.journal.backend import DamageError, IdTakenError, MismatchError
 from hansard.journal.concepts import Schema
 from hansard.journal.entries import log_name
 from hansard.journal.files import HomeFolder, LogFiles, sync_filesystem, sync_folder
-from hansard.journal.locks import COMPARING, REBUILDING, Work
+from hansard.journal.locks import COMPARING, REBUILDING, HostOwners, Work
+from hansard.journal.queue import Bell
 from hansard.journal.sqlite.connection import (
     SQL,
     check_not_migrated,
@@ -60,6 +62,10 @@ LIFE_STEPS = 100_000
 SYNC_JOURNALS_MIN = 100
 """From so many differing logs on, they are put on the disk all at once, and not one by one afterwards."""
 
+PAGE_BYTES = 4096
+COPY_BACK_PAGES = CHECKPOINT_WAL_BYTES // PAGE_BYTES
+"""By how many pages the WAL has to grow until it is copied back."""
+
 WAL_PAGES_MAX = 8_192
 """A WAL that grew to this while logs were read in is copied back: 32 MiB."""
 
@@ -73,13 +79,13 @@ class Database:
         files: LogFiles,
         clock: Clock,
         reach: Callable[[str], None],
-        check_place: Callable[[], None],
+        owners: HostOwners,
         schema: Schema,
     ) -> None:
-        """Nothing is opened before it is needed. `check_place` refuses when the home or a held lock was taken away."""
+        """Nothing is opened before it is needed."""
         self.path = home / "state.db"
         self.home = home
-        self.check_place = check_place
+        self._owners = owners
         self.files = files
         self.clock = clock
         self.schema = schema
@@ -96,6 +102,22 @@ class Database:
         self.gate = ReaderPool(self.folder, schema)
         self.work = Work(home)
         self.wal_pages = 0
+        self.copy_back_at = COPY_BACK_PAGES
+        """How many pages the WAL may have until it is copied back."""
+        self.is_copied_back = False
+        """Whether the keeper has copied the WAL back; what came meanwhile is copied before the next transaction."""
+        self.committed = Bell()
+        """Wakes the keeper: a log grew, or the WAL did."""
+        self.wal_is_long = Bell()
+        """Wakes the keeper at once."""
+
+    def check_place(self) -> None:
+        """Refuse when the home was taken away; take locks again whose files were.
+
+        Called under the write lock, before the database is opened and after a lock file was replaced.
+        """
+        self.folder.check()
+        self._owners.take_again()
 
     def same(self) -> bool:
         """Return whether the home and the files that we are connected to are still at the path, with their content.
@@ -120,6 +142,10 @@ class Database:
         if self.gate.is_doubted and self._connection is not None:
             self.lose()
         connection = self._connection or self.connection()
+        if self.is_copied_back:
+            self.is_copied_back = False
+            with suppress(apsw.Error):  # it is tried again when the WAL has grown further
+                fetch(connection, SQL.checkpoint)
         connection.execute(SQL.begin)
         return connection
 
@@ -280,8 +306,14 @@ class Database:
         self._doubtful = False
 
     def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        """Hear from SQLite, after each commit, how long the WAL is; the keeper acts on it."""
+        """Hear from SQLite, after each commit, how long the WAL is; tell other processes that there was one."""
+        if pages < self.wal_pages:
+            self.copy_back_at = COPY_BACK_PAGES  # the WAL began anew
         self.wal_pages = pages
+        self.reach("ringing")
+        self._owners.ring()
+        if pages >= self.copy_back_at:
+            self.wal_is_long.ring()
         return apsw.SQLITE_OK
 
     def reconcile(self, journal_id: str) -> HansardError | None:

@@ -25,7 +25,7 @@ from urllib.parse import quote
 import apsw
 
 from hansard.errors import InvalidInput, RecordUnavailable
-from hansard.journal.sqlite.connection import check_sqlite_version
+from hansard.journal.sqlite.connection import FilesLook, check_sqlite_version, file_size, look_at_files
 
 READS_MAX: Final = 5
 """How often a read is repeated because the files changed under it."""
@@ -54,7 +54,8 @@ LIMITS: Final = {
 
 Row = dict[str, Any]
 TOO_LARGE: Final = (MemoryError, apsw.TooBigError, apsw.NoMemError)
-Look = tuple[tuple[int, int, int] | None, ...]
+WRITTEN: Final = ("", "-wal", "-journal")
+"""The files that change when anyone writes to a database."""
 
 
 class ForeignDatabase:
@@ -62,9 +63,9 @@ class ForeignDatabase:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._look: Look = ()
+        self._look: FilesLook = ()
         self._connection: apsw.Connection | None = None
-        self._bytes_left = READ_BYTES_MIN + READ_FACTOR_MAX * sum(_size(f"{path}{side}") for side in ("", "-wal"))
+        self._bytes_left = READ_BYTES_MIN + READ_FACTOR_MAX * sum(file_size(f"{path}{side}") for side in ("", "-wal"))
 
     def rows(self, query: str, bindings: tuple[object, ...] = ()) -> list[Row]:
         """Return the rows of a query as columns by name. The query bounds how many there are."""
@@ -83,7 +84,7 @@ class ForeignDatabase:
 
     def _read(self, query: str, bindings: tuple[object, ...]) -> list[Row]:
         if self._connection is None:
-            self._look = _look_at(self._path)
+            self._look = look_at_files(self._path, *WRITTEN)
             self._connection = _connect(self._path)
         cursor = self._connection.execute(query, bindings)
         names: list[str] = []
@@ -101,7 +102,7 @@ class ForeignDatabase:
             raise InvalidInput(f"{self._path} cannot be read: it says more than a file of its size can hold")
 
     def _unchanged(self) -> bool:
-        return _look_at(self._path) == self._look
+        return look_at_files(self._path, *WRITTEN) == self._look
 
     def close(self) -> None:
         if self._connection is not None:
@@ -127,10 +128,10 @@ def open_foreign(path: Path) -> Iterator[ForeignDatabase]:
 
 
 def _connect(path: Path) -> apsw.Connection:
-    if _size(f"{path}-journal"):
+    if file_size(f"{path}-journal"):
         message = f"{path} holds half of a transaction: open it once with the program that it belongs to, then repeat"
         raise InvalidInput(message)
-    with_wal = _size(f"{path}-wal") > 0
+    with_wal = file_size(f"{path}-wal") > 0
     way = "vfs=unix-none" if with_wal else "immutable=1"
     uri = f"file:{quote(str(path.absolute()))}?mode=ro&{way}"
     connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
@@ -143,23 +144,3 @@ def _connect(path: Path) -> apsw.Connection:
     connection.pragma("trusted_schema", "OFF")  # a foreign schema must not run functions
     connection.pragma("query_only", value=True)
     return connection
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _look_at(path: Path) -> Look:
-    """Return what changes when anyone writes to the database, its WAL or its rollback journal."""
-    looks: list[tuple[int, int, int] | None] = []
-    for side in ("", "-wal", "-journal"):
-        try:
-            found = os.stat(f"{path}{side}")
-        except FileNotFoundError:
-            looks.append(None)
-        else:
-            looks.append((found.st_ino, found.st_size, found.st_mtime_ns))
-    return tuple(looks)

@@ -357,7 +357,9 @@ class SqliteGroupCommit:
             raise CommitError(tell(Cause.REPLACED, database.path))
         group.settle_commit()
         self._group, self._outcome = None, CommitOutcome.OPEN
-        database.unsynced.update(each.journal_id for each in touched if each.logged)
+        if touched:
+            database.unsynced.update(each.journal_id for each in touched if each.logged)
+            database.committed.ring()
         database.reach("removed")
         return touched
 

@@ -1,4 +1,4 @@
-"""The keeper: what has to be done soon but not by the writer. Log fsyncs, checkpoints, and watching other processes.
+"""The keeper: what has to be done soon but not by the writer. Log fsyncs and checkpoints.
 
 Reads: log files. Writes: fsyncs; checkpoints; `log_synced`, through the writer.
 Invariants: `log_synced` moves only after fsync of the file and of its folder; a log whose fsync failed is written anew.
@@ -15,32 +15,24 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import apsw
-import msgspec
 
-from hansard.domain.limits import (
-    CHECKPOINT_WAL_BYTES,
-    FINISH_WAL_BYTES,
-    FOLLOW_POLL_SECONDS,
-    LOG_SYNC_SECONDS,
-    SHRINK_WAL_BYTES,
-)
-from hansard.errors import HansardError, RecordMigrated
+from hansard.domain.limits import LOG_SYNC_SECONDS, SHRINK_WAL_BYTES
+from hansard.errors import HansardError
 from hansard.journal.backend import ReplacedError
 from hansard.journal.entries import log_name
 from hansard.journal.files import sync_descriptor, sync_folder
-from hansard.journal.follow import Followers
-from hansard.journal.locks import FairLock
 from hansard.journal.queue import Item
-from hansard.journal.sqlite.connection import SQL, check_not_migrated, open_connection
-from hansard.journal.sqlite.database import Database
+from hansard.journal.sqlite.connection import SQL, open_connection
+from hansard.journal.sqlite.database import COPY_BACK_PAGES, Database
 from hansard.journal.sqlite.group import group_of
-from hansard.journal.sqlite.reading import ReadConnection, Readers, Snapshot
+from hansard.journal.sqlite.reading import ReadConnection
 from hansard.journal.transaction import Transaction
 from hansard.journal.writer import Writer
 
 logger = logging.getLogger("hansard.record")
 
-PAGE_BYTES = 4096
+KEEPER_SECONDS = LOG_SYNC_SECONDS / 2
+"""How long after a commit its logs are synced, together with those of all commits until then."""
 
 CHECKPOINT_PAUSE_SECONDS = 5.0
 """The pause after a checkpoint that failed, on a full disk above all."""
@@ -49,43 +41,51 @@ FOLDERS_KNOWN_MAX = 50_000
 
 
 class Keeper:
-    """Syncs logs and checkpoints the WAL. A thread calls `tick` again and again."""
+    """Syncs logs and checkpoints the WAL. Its thread sleeps until something is committed."""
 
-    def __init__(self, database: Database, lock: FairLock) -> None:
-        """The lock is the keeper's own handle on the write lock."""
+    def __init__(self, database: Database) -> None:
         self._database = database
         self._files = database.files
         self._writer: Writer | None = None
-        self._lock = lock
-        self._thread = Ticker("hansard-keeper", self.tick, TICK_SECONDS)
+        self._thread = threading.Thread(name="hansard-keeper", target=self._run, daemon=True)
+        self._stopping = False
         self._connection = ReadConnection(database.path, database.gate, open_connection)
         self._in_folder: set[str] = set()
         self._failing: dict[str, str] = {}
         self._mending: set[str] = set()
-        self._stepped = 0.0
         self._checkpoint_after = 0.0
-        self._looked = time.monotonic()
 
     def attach(self, writer: Writer) -> None:
         self._writer = writer
+
+    def retire(self, why: str) -> None:
+        """Pass on to the writer that another process migrated the record: an idle gateway has to let go of it, too."""
+        if self._writer is not None:
+            self._writer.retire(why)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        self._thread.stop()
+        """Stop, and wait for the step that runs."""
+        self._stopping = True
+        self._database.committed.ring()
+        self._database.wal_is_long.ring()
+        if self._thread.is_alive():
+            self._thread.join()
 
-    def tick(self) -> None:
-        """Do what is due: a long WAL at once, the logs twice a second."""
-        now = time.monotonic()
-        if now - self._stepped < KEEPER_SECONDS:
-            self.checkpoint()
-            return
-        self._stepped = now
-        self.step()
-        if now - self._looked >= SCHEMA_SECONDS:
-            self._looked = now
-            self._look_at_schema()
+    def _run(self) -> None:
+        """After a commit, copy a long WAL back at once, and sync the logs a little later."""
+        while not self._stopping:
+            self._database.committed.wait()
+            due = time.monotonic() + KEEPER_SECONDS
+            while not self._stopping and (left := due - time.monotonic()) > 0:
+                if self._database.wal_is_long.wait(left):
+                    self.checkpoint()
+            if not self._stopping:
+                self.step()
+            if self._database.unsynced:
+                self._database.committed.ring()
 
     def step(self) -> None:
         """Sync what grew since the last time, tell the record, and copy the WAL back when it is large.
@@ -103,34 +103,22 @@ class Keeper:
             self._submit(lambda tx: mark_synced(tx, synced))
         self.checkpoint()
 
-    def _look_at_schema(self) -> None:
-        """Notice a migration although nobody writes here: an idle gateway has to let go of the record, too."""
-        try:
-            ((version,),) = self._connection.fetch(SQL.schema_version)
-            check_not_migrated(version, self._database.schema)
-        except RecordMigrated as error:
-            if self._writer is not None:
-                self._writer.retire(str(error))
-        except (apsw.Error, OSError, HansardError, ReplacedError):
-            pass  # the writer finds out what is wrong with it
-
     def checkpoint(self) -> None:
-        """Copy a long WAL back while others write; a very long one to its end, under the lock: it starts over."""
-        size = self._database.wal_pages * PAGE_BYTES
-        if size < CHECKPOINT_WAL_BYTES or time.monotonic() < self._checkpoint_after:
+        """Copy a long WAL back while others write. Before its next transaction the writer copies what came meanwhile.
+
+        So the WAL begins anew, unless a reader prevents that: then it is tried again once it has grown as much again.
+        """
+        database = self._database
+        if database.wal_pages < database.copy_back_at or time.monotonic() < self._checkpoint_after:
             return
         try:
-            self._copy_back()
-            if size < FINISH_WAL_BYTES:
-                return
-            self._lock.acquire()
-            try:
-                self._copy_back()
-            finally:
-                self._lock.release()
+            self._connection.fetch(SQL.checkpoint)
         except (apsw.Error, OSError, HansardError, ReplacedError) as error:
             self._checkpoint_after = time.monotonic() + CHECKPOINT_PAUSE_SECONDS
             logger.warning("the WAL could not be copied back: %s", error)
+            return
+        database.copy_back_at = database.wal_pages + COPY_BACK_PAGES
+        database.is_copied_back = True
 
     def _sync(self, journal_id: str) -> int:
         """Put one log on the disk; return how much of it, 0 when that failed."""
@@ -197,9 +185,6 @@ class Keeper:
         except HansardError as error:
             logger.warning("the keeper's note is not written: %s", error)
 
-    def _copy_back(self) -> None:
-        self._connection.fetch(SQL.checkpoint)
-
     def shrink(self) -> None:
         """Give the space of a long WAL back before this process leaves; whoever reads meanwhile prevents it."""
         try:
@@ -218,86 +203,3 @@ def mark_synced(tx: Transaction, synced: dict[str, int]) -> None:
     group.number()  # every commit is stamped
     for journal_id in synced.keys() - group.files.suspect:
         tx.run(SQL.update_log_synced, (synced[journal_id], journal_id))
-
-
-class Watcher:
-    """Looks for commits of other processes while somebody follows. A thread calls `step` every few milliseconds."""
-
-    def __init__(self, readers: Readers, followers: Followers) -> None:
-        self._connection = readers.connect()
-        self._followers = followers
-        self._version = -1
-        self._commits = -1
-
-    def step(self) -> None:
-        try:
-            version = self._connection.fetch(SQL.data_version)[0][0]
-            if version == self._version:
-                return
-            journal_ids = self._connection.snapshot(self._read_touched)
-        except ReplacedError:
-            self._version = self._commits = -1
-            self._followers.ring(None)  # who reads next has it looked at by the writer
-            return
-        except (apsw.Error, OSError, HansardError):
-            self._version = self._commits = -1
-            return
-        self._version = version
-        self._followers.ring(journal_ids)
-
-    def _read_touched(self, snapshot: Snapshot) -> list[str] | None:
-        before = self._commits
-        self._commits = snapshot.row(SQL.read_record)[1]
-        if before < 0:
-            return None
-        followed = msgspec.json.encode(self._followers.followed()).decode()
-        return [row[0] for row in snapshot.rows(SQL.touched_since, (before, followed))]
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-class Ticker(threading.Thread):
-    """Calls a step again and again, with a pause that can be cut short."""
-
-    def __init__(
-        self, name: str, step: Callable[[], None], pause_seconds: float, end: Callable[[], None] | None = None
-    ) -> None:
-        """Daemonic: a process never waits for it at exit. `end` is called last, on the thread itself."""
-        super().__init__(name=name, daemon=True)
-        self._step = step
-        self._end = end
-        self._pause_seconds = pause_seconds
-        self._stopped = threading.Event()
-
-    def run(self) -> None:
-        while not self._stopped.wait(self._pause_seconds):
-            self._step()
-        if self._end is not None:
-            self._end()
-
-    def request_stop(self) -> None:
-        """Stop after the step that runs, without waiting for it."""
-        self._stopped.set()
-
-    def stop(self) -> None:
-        """Stop, and wait for the step that runs."""
-        self._stopped.set()
-        if self.is_alive():
-            self.join()
-
-
-KEEPER_SECONDS = LOG_SYNC_SECONDS / 2
-SCHEMA_SECONDS = 1.0
-"""How often to look whether the record was migrated, in a process that lives so long."""
-
-TICK_SECONDS = 0.05
-WATCHER_SECONDS = FOLLOW_POLL_SECONDS
-
-
-def watch_others(readers: Readers, followers: Followers) -> Callable[[], None]:
-    """Ring for journals that other processes changed, from a thread, until the returned function is called."""
-    watcher = Watcher(readers, followers)
-    thread = Ticker("hansard-watcher", watcher.step, WATCHER_SECONDS, watcher.close)
-    thread.start()
-    return thread.request_stop

@@ -32,10 +32,12 @@ from hansard.journal.files import HomeFolder
 from hansard.journal.sqlite.connection import (
     NOT_TEXT,
     SQL,
+    FilesLook,
     fetch,
     immediate,
     is_guarded,
     is_unfinished,
+    look_at_files,
     map_error,
     open_connection,
     open_untouched,
@@ -135,19 +137,9 @@ def open_reader(path: Path) -> apsw.Connection:
     return open_connection(path, read_only=True)
 
 
-def look_unguarded(path: Path) -> tuple[tuple[int, int] | None, ...] | None:
-    """Return size and time of a database and its WAL when SQLite's locks do not protect a read; None when they do."""
-    if is_guarded(path):
-        return None
-    found: list[tuple[int, int] | None] = []
-    for side in SIDES[:2]:
-        try:
-            seen = os.stat(f"{path}{side}")
-        except FileNotFoundError:
-            found.append(None)
-        else:
-            found.append((seen.st_size, seen.st_mtime_ns))
-    return tuple(found)
+def look_unguarded(path: Path) -> FilesLook | None:
+    """Look at a database and its WAL when SQLite's locks do not protect a read; None when they do."""
+    return None if is_guarded(path) else look_at_files(path, *SIDES[:2])
 
 
 class ReaderPool:
@@ -273,6 +265,21 @@ class ReadConnection:
             self._connection = None
 
 
+def snapshot_soon(connection: ReadConnection, read: Callable[[Snapshot], Result]) -> Result:
+    """Read in a snapshot, again if a WAL just begins anew.
+
+    A reader that may not write to the wal-index has no mark for a moment then.
+    """
+    for _ in range(LOOKS_MAX):
+        try:
+            return connection.snapshot(read)
+        except apsw.ReadOnlyError as error:
+            if getattr(error, "extendedresult", 0) != apsw.SQLITE_READONLY_CANTINIT:
+                raise
+        time.sleep(LOOK_SECONDS)
+    return connection.snapshot(read)
+
+
 class Readers:
     """A few connections that the process's reads share."""
 
@@ -295,7 +302,7 @@ class Readers:
                 raise tell(Cause.CLOSED)
             connection = self._idle.pop() if self._idle else self.connect()
         try:
-            result = connection.snapshot(read)
+            result = snapshot_soon(connection, read)
         except apsw.Error as error:
             connection.close()
             raise map_error(error, "read", self.path, writes=self._opens is not open_untouched) from error

@@ -18,7 +18,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
@@ -43,7 +43,6 @@ from hansard.journal.sqlite.connection import (
     is_unfinished,
     open_untouched,
 )
-from hansard.journal.sqlite.keeper import watch_others
 from hansard.journal.sqlite.opening import (
     DamagedDatabaseError,
     JournalDifference,
@@ -55,6 +54,7 @@ from hansard.journal.sqlite.opening import (
 from hansard.journal.sqlite.reading import ReaderPool, Readers, files_fit, last_written_ns, look_at
 from hansard.journal.sqlite.rebuilding import copy_to_logs
 from hansard.journal.sqlite.stamps import DatabaseVerdict
+from hansard.journal.sqlite.watching import listen, watch_others
 from hansard.ports import Clock
 
 logger = logging.getLogger("hansard.record")
@@ -68,8 +68,9 @@ AGREE_PAUSE_SECONDS: Final = 0.01
 class ReadOnlyLeg(SqliteLeg):
     """The files of a home that is read only: there is no lock to take, so whoever compares looks several times."""
 
-    def settled(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def settled(self) -> Iterator[None]:
+        yield
 
 
 class ReadOnlyBackend:
@@ -95,7 +96,7 @@ class ReadOnlyBackend:
         return ReadOnlyLeg(LogFiles(self.home), self.folder, self.readers)
 
     def watch(self, followers: Followers) -> Callable[[], None]:
-        return watch_others(self.readers, followers)
+        return watch_others(self.readers, followers, listen(self.home))
 
     def explain(self, error: Exception) -> HansardError:
         return explain(error, self.place)

@@ -53,10 +53,12 @@ DATABASE_PAGE_SIZE_AT = 16
 DATABASE_VERSIONS_AT = 18
 DATABASE_PAGES_AT = 28
 WITHOUT_WAL = b"\x01\x01"
-PAGE_BYTES_MAX = 65536
+PAGE_BYTES_MIN, PAGE_BYTES_MAX = 512, 65536
 WAL_HEADER = struct.Struct(">8I")
 WAL_FRAME = struct.Struct(">6I")
 WAL_MAGIC = (0x377F0682, 0x377F0683)
+FRAMES_READ = 64
+"""Frames of a WAL that are read at once."""
 
 
 class DatabaseStamp(NamedTuple):
@@ -129,7 +131,8 @@ def read_wal_file(path: Path) -> WalFile | None:
         header = os.pread(file, WAL_HEADER.size, 0)
         if not header:
             return None
-        if len(header) < WAL_HEADER.size or (fields := WAL_HEADER.unpack(header))[0] not in WAL_MAGIC:
+        fields = WAL_HEADER.unpack(header) if len(header) == WAL_HEADER.size else (0, 0, 0)
+        if fields[0] not in WAL_MAGIC or not PAGE_BYTES_MIN <= fields[2] <= PAGE_BYTES_MAX:
             return WalFile(stamps=(), is_readable=False)
         return WalFile(stamps=tuple(_committed_stamps(file, fields[2], list(fields[4:6]))))
     except OSError as error:
@@ -146,20 +149,22 @@ def _committed_stamps(file: int, page_size: int, salts: list[int]) -> Iterator[D
     continues another state was overwritten in part.
     """
     offset = WAL_HEADER.size
+    frame_bytes = WAL_FRAME.size + page_size
     stamp: DatabaseStamp | None = None
     last: DatabaseStamp | None = None
-    while len(header := os.pread(file, WAL_FRAME.size, offset)) == WAL_FRAME.size:
-        page, pages_after_commit, *found, _, _ = WAL_FRAME.unpack(header)
-        if found != salts:
-            return
-        if page == RECORD_PAGE:
-            stamp = read_stamp(os.pread(file, page_size, offset + WAL_FRAME.size))
-        if pages_after_commit and stamp is not None:
-            if last is not None and stamp.previous != last.state:
+    while len(frames := os.pread(file, frame_bytes * FRAMES_READ, offset)) >= frame_bytes:
+        for at in range(0, len(frames) - frame_bytes + 1, frame_bytes):
+            page, pages_after_commit, *found, _, _ = WAL_FRAME.unpack_from(frames, at)
+            if found != salts:
                 return
-            yield stamp
-            last, stamp = stamp, None
-        offset += WAL_FRAME.size + page_size
+            if page == RECORD_PAGE:
+                stamp = read_stamp(frames[at + WAL_FRAME.size : at + frame_bytes])
+            if pages_after_commit and stamp is not None:
+                if last is not None and stamp.previous != last.state:
+                    return
+                yield stamp
+                last, stamp = stamp, None
+        offset += len(frames) // frame_bytes * frame_bytes
 
 
 def read_stamp(page: bytes) -> DatabaseStamp | None:

@@ -34,7 +34,6 @@ from hansard.journal.sqlite.connection import (
     immediate,
     map_error,
 )
-from hansard.journal.sqlite.keeper import Ticker
 from hansard.journal.sqlite.reading import SideFile, Snapshot, look_at
 from hansard.journal.store import AnyStore, ReadOnlyStore
 from hansard.record.messages.entries import read_fold
@@ -59,7 +58,7 @@ Result = TypeVar("Result")
 logger = logging.getLogger("hansard.record")
 
 INDEX_SECONDS = 0.5
-"""How often a process that stays looks for entries that are not indexed, so that searches find little to add."""
+"""How long after a commit a process that stays indexes it, with what came meanwhile: searches find little to add."""
 
 STUCK_SECONDS = 1.0
 WAIT_SECONDS = 0.005
@@ -111,11 +110,7 @@ class JournalHead(NamedTuple):
 
     def all_behind(self, *, is_wrong: bool = False) -> Behind:
         return Behind(
-            journal=self.journal,
-            after=self.base_seq,
-            head_seq=self.head_seq,
-            touched=self.touched,
-            is_wrong=is_wrong,
+            journal=self.journal, after=self.base_seq, head_seq=self.head_seq, touched=self.touched, is_wrong=is_wrong
         )
 
 
@@ -166,19 +161,31 @@ class SearchCompanion:
 
     def __init__(self, store: AnyStore) -> None:
         self.index = SearchIndex(store.home, store.backend, read_only=not store.companions_may_write)
-        self._is_passive = isinstance(store, ReadOnlyStore)
-        self._thread: Ticker | None = None
+        self._followers = None if isinstance(store, ReadOnlyStore) else store.followers
+        self._committed = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(name="hansard-index", target=self._run, daemon=True)
 
     def start(self) -> None:
         """Begin to index what is committed."""
-        if not self._is_passive:
-            self._thread = Ticker("hansard-index", self.index.tick, INDEX_SECONDS)
+        if self._followers is not None:
+            self._committed.set()
+            self._followers.listen(self._committed.set)
             self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._committed.wait()
+            self._committed.clear()
+            if not self._stopping.wait(INDEX_SECONDS) and not self.index.tick():
+                self._committed.set()
 
     def finish(self, *, wrote: bool) -> None:
         """Close the index. A process that lives for a moment leaves its words indexed, too."""
-        if self._thread is not None:
-            self._thread.stop()
+        self._stopping.set()
+        self._committed.set()
+        if self._thread.is_alive():
+            self._thread.join()
         if wrote:
             self.index.tick(batches_max=1)
         self.index.close()
@@ -229,17 +236,18 @@ class SearchIndex:
 
     # Catching up.
 
-    def tick(self, batches_max: int = BATCHES_MAX) -> None:
-        """Index what came since the last time, a batch at a time; what cannot be read now is read later."""
+    def tick(self, batches_max: int = BATCHES_MAX) -> bool:
+        """Index what came since the last time, a batch at a time; return whether nothing is left for later."""
         for _ in range(batches_max):
             try:
                 outcome = self._try_step()
             except ReplacedError as error:
                 self._note_failure(error)
-                return
-            if outcome is None or not outcome.more:
-                return
+                return False
+            if outcome is None or not (outcome.moved and outcome.more):
+                return outcome is not None and not outcome.more
             time.sleep(BATCH_PAUSE_SECONDS)
+        return False
 
     def fill_index(self, found: Comparison) -> bool:
         """Index a batch for a search that found journals behind, or wait a moment for the process that does.
@@ -257,17 +265,13 @@ class SearchIndex:
         time.sleep(WAIT_SECONDS)
         return True
 
-    def step(self) -> bool:
-        """Index one batch, unless another process does; return whether more waits."""
-        return self._step().more
-
     def _try_step(self) -> StepOutcome | None:
         """Index a batch; None when that cannot be done now. A failure is told once, and followed by a pause."""
         if time.monotonic() < self._quiet_until and not (self._is_full and self._file.has_room(INDEX_BATCH_BYTES)):
             return None
         self._is_full = False
         try:
-            outcome = self._step()
+            outcome = self.step()
         except (HansardError, OSError) as error:
             self._note_failure(error)
             return None
@@ -283,10 +287,12 @@ class SearchIndex:
         self._quiet_until = time.monotonic() + backoff_seconds(self._failures, INDEX_SECONDS, PAUSE_SECONDS_MAX)
         self._is_full = not self._file.has_room(INDEX_BATCH_BYTES)
 
-    def _step(self) -> StepOutcome:
+    def step(self) -> StepOutcome:
+        """Index one batch, unless another process does."""
         with self._mutex:
             if self._lock is None or self._is_closed or not self._lock.take_lock():
-                return StepOutcome(moved=False, more=False)
+                is_held = self._lock is not None and not self._is_closed  # by one who may have looked before a commit
+                return StepOutcome(moved=False, more=is_held)
             try:
                 self._readers.read(lambda _: None)  # a home that was replaced has another index: it is left alone
                 return self._index_batch(self._file.open_writer())
@@ -363,7 +369,8 @@ class SearchIndex:
         done = read_done(index, None if start == 0 else heads)
         behind = self._readers.read(lambda snapshot: compare_some(snapshot, heads, done)) if heads else []
         if start == 0:
-            behind = [*gone_journals(heads, done), *behind]
+            gone = sorted(done.keys() - {head.journal for head in heads})
+            behind = [*(Behind(journal=journal, is_wrong=True) for journal in gone), *behind]
         if start is not None and all(each.touched > state.commits for each in behind):
             self._note_trust(state.made, record)
         return Comparison(record=record, heads=heads, behind=behind, made=state.made, state=state)
@@ -491,9 +498,3 @@ def compare_some(snapshot: Reads, heads: list[JournalHead], done: dict[int, tupl
         elif seq < head.head_seq:
             behind.append(msgspec.structs.replace(head.all_behind(), after=seq, digest=digest))
     return behind
-
-
-def gone_journals(heads: list[JournalHead], done: dict[int, tuple[int, bytes]]) -> list[Behind]:
-    """Return the journals that the index has and the record does not."""
-    gone = sorted(done.keys() - {head.journal for head in heads})
-    return [Behind(journal=journal, is_wrong=True) for journal in gone]
