@@ -97,8 +97,7 @@ def test_nothing_set(home: Path) -> None:
     """Without a home, a file or a variable, everything has its default, says so, and nothing is created."""
     config = load_config(home, {}, {})
     assert config.settings == Settings()
-    assert {str(value.source) for value in config.values()} == {"default"}
-    assert [value.key for value in config.values()] == list(SETTINGS)
+    assert {str(config.source(key)) for key in SETTINGS} == {"default"}
     assert not home.exists()
 
 
@@ -134,15 +133,14 @@ def test_each_setting_from_each_source(home: Path, key: str) -> None:
     for environment, options, source in cases:
         config = load_config(home, environment, options)
         assert (value_at(config.settings, key), str(config.source(key))) == (wanted, source)
-        others = [value for value in config.values() if value.key != key]
-        assert all(value.source.kind is SourceKind.DEFAULT for value in others)
+        assert all(config.source(other).kind is SourceKind.DEFAULT for other in SETTINGS if other != key)
 
 
 def test_the_values_of_the_first_source_win(home: Path) -> None:
     """Option before environment before file before default, setting by setting."""
     write(home, 'model = "openai:file"\nbusy = "queue"\nleft_sessions = "keep"\n')
     config = load_config(home, {"HANSARD_MODEL": "openai:variable", "HANSARD_BUSY": "steer"}, {"model": "demo"})
-    found = {value.key: (str(value.value), str(value.source)) for value in config.values()}
+    found = {key: (str(value_at(config.settings, key)), str(config.source(key))) for key in SETTINGS}
     assert found["model"] == ("demo", "command line")
     assert found["busy"] == ("steer", "environment HANSARD_BUSY")
     assert found["left_sessions"] == ("keep", "config.toml line 3")

@@ -84,7 +84,7 @@ async def test_nothing_is_lost_while_the_platform_is_down(home: Path) -> None:
             await stage.record.append(session_id, Message.notice(f"notice {number}", chat=chat))
         await stage.until(lambda: stage.platform.calls["post"] >= 3)
         assert stage.texts(chat) == []
-        assert stage.dispatcher.standing.trouble
+        assert stage.dispatcher.sender.health.trouble
         stage.platform.is_down = False
         await stage.drained()
         assert stage.texts(chat) == ["notice 0", "notice 1", "notice 2"]
@@ -128,7 +128,7 @@ async def test_what_nobody_can_tell_is_marked(home: Path) -> None:
     """Without keys and without a timeline, an unknown post is not repeated: people see it in the list."""
     capabilities = msgspec.structs.replace(RECORDING_CAPABILITIES, repeat_seconds=0)
     async with staged(home, capabilities=capabilities) as stage:
-        stage.dispatcher._sender.timeline = None  # noqa: SLF001 - a channel that cannot look back
+        stage.dispatcher.sender.timeline = None  # a channel that cannot look back
         async with stage.dispatching():
             chat = stage.platform.create_room(ANN, AGENT)
             session_id = await stage.session(chat)
@@ -168,7 +168,7 @@ async def test_scarce_posts_go_to_first_words_and_ends(home: Path, caplog: pytes
             await stage.until(lambda: stage.texts(chat) == ["First"])
             stage.platform.faults.append(Fault(FaultKind.BUSY, 0.1))
             await reply.write(" and second")
-            await stage.until(lambda: stage.dispatcher.standing.trouble != "")
+            await stage.until(lambda: stage.dispatcher.sender.health.trouble != "")
             for number in range(20):
                 await reply.write(f" and {number}")
                 await asyncio.sleep(0.02)
@@ -177,7 +177,7 @@ async def test_scarce_posts_go_to_first_words_and_ends(home: Path, caplog: pytes
         (message,) = [m for m in await stage.record.load_transcript(session_id) if m.role == "assistant"]
         assert [shown.text for shown in stage.platform.timeline(chat)] == ["First", message.text]
         assert {each.state for each in await stage.deliveries(session_id)} == {DeliveryState.SENT}
-        assert "limits how often" in stage.dispatcher.standing.note
+        assert "limits how often" in stage.dispatcher.sender.health.note
         assert caplog.text.count("limits how often") == 1
 
 
@@ -253,7 +253,7 @@ async def test_what_was_dropped_is_not_shown(home: Path) -> None:
             await stage.record.append(session_id, message)
         await stage.until(lambda: stage.platform.calls["post"] >= 2)
         assert await stage.record.deliveries.finish_message(session_id, messages[1].id, chat, "dropped")
-        await stage.until(lambda: stage.dispatcher.standing.waiting == 1)
+        await stage.until(lambda: sum(len(lane.shows) for lane in stage.dispatcher.lanes.values()) == 1)
         stage.platform.is_down = False
         await stage.drained()
         assert stage.texts(chat) == ["first"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from click.testing import CliRunner, Result
 from hansard.cli.main import cli
 from hansard.errors import GatewaySilent, RecordTooNew
 from hansard.gateway.health import Running, ask_health, write_status
+from hansard.journal.locks import HostOwners
 from hansard.record.api import Record
 from hansard.record.schema import SCHEMA
 from tests.gateway.care import write_config
@@ -33,10 +35,14 @@ async def hansard(home: Path, *arguments: str) -> Result:
 
 def migrate_further(home: Path) -> None:
     """Do what a newer Hansard does that changed nothing but its number."""
+    owners = HostOwners(home)
+    owners.join()
     connection = apsw.Connection(str(home / "state.db"))
     connection.set_busy_timeout(10_000)
     connection.pragma("user_version", SCHEMA.version + 1)
     connection.close()
+    owners.ring()
+    owners.leave(killed=False)
 
 
 async def test_a_gateway_that_does_not_answer_is_not_told_as_gone(tmp_path: Path) -> None:
@@ -69,6 +75,22 @@ async def test_a_gateway_that_is_busy(home: Path) -> None:
         with pytest.raises(GatewaySilent, match=rf"\(process {os.getpid()}\) did not answer within 0.2 s") as told:
             await ask_health(home, seconds_max=0.2)
     assert (told.value.pid, told.value.is_stopped) == (os.getpid(), False)
+
+
+async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    """A gateway whose health port somebody else listens on says so, with the setting, and does not start."""
+    home = tmp_path / "home"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        write_config(home, write_script(tmp_path / "script"), more=f"[gateway]\nhealth_port = {port}\n")
+        command = [*PROGRAM, "gateway"]
+        done = await asyncio.to_thread(
+            subprocess.run, command, env=environment(home), capture_output=True, text=True, check=False, timeout=120
+        )
+    assert done.returncode == 2
+    told = f"gateway.health_port: port {port} of 127.0.0.1 cannot be listened on: {os.strerror(errno.EADDRINUSE)}"
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 async def test_a_gateway_is_reloaded_and_looked_at(home: Path, tmp_path: Path) -> None:

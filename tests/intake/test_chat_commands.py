@@ -303,7 +303,7 @@ async def test_a_command_that_was_begun_and_cut(home: Path, text: str) -> None:
 
 def test_what_may_be_repeated_exists() -> None:
     """The commands that are run again are commands."""
-    assert set(COMMANDS) | {"help"} >= REPEATABLE
+    assert set(COMMANDS) >= REPEATABLE
 
 
 async def test_the_last_command_of_a_batch_moves_the_cursor_with_its_reply(home: Path) -> None:

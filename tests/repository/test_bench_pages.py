@@ -47,7 +47,7 @@ def test_a_new_file_is_the_report(tmp_path: Path) -> None:
     assert (tmp_path / "new.md").read_text() == "# New\n"
 
 
-@pytest.mark.parametrize("name", ["record", "turn", "search", "gateway"])
+@pytest.mark.parametrize("name", ["record", "floor", "edges", "turn", "search", "gateway"])
 def test_the_page_has_every_part(name: str, tmp_path: Path) -> None:
     """The page of this repository has a part for each benchmark that writes one."""
     page = tmp_path / "page.md"

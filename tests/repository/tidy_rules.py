@@ -126,7 +126,7 @@ def bare_verbs(source: Source) -> Iterator[str]:
     """Functions named by a verb that says nothing without its object."""
     for node in ast.walk(source.tree):
         if isinstance(node, Function) and node.name.strip("_") in BARE_VERBS:
-            yield source.at(node.lineno, f"{node.name}() does not say what: settle_delivery, take_batch, hold_event")
+            yield source.at(node.lineno, f"{node.name}() does not say what: move_delivery, take_batch, hold_event")
 
 
 def hidden_imports(source: Source) -> Iterator[str]:

@@ -110,6 +110,10 @@ async def meant_yes(world: World) -> None:
     await world.choose("ann", "room", "yes")
 
 
+CLOCK_MICROSECONDS = 2_000
+"""What is said within the same millisecond as something else counts as said before it."""
+
+
 async def yes_before_it_is_seen(world: World) -> None:
     """Ann says yes before anything is shown to her."""
     await world.say("ann", "direct", "/stop")
@@ -119,6 +123,8 @@ async def yes_before_it_is_seen(world: World) -> None:
     await until(lambda: world.platform.blocked > blocked)
     while world.platform.delayed and await world.app.record.deliveries.list_waiting("matrix"):  # noqa: ASYNC110 - no bell
         await asyncio.sleep(0.005)
+    recorded_at = now_microseconds()
+    await until(lambda: now_microseconds() >= recorded_at + CLOCK_MICROSECONDS)
     await world.say("ann", "direct", "yes")
     world.platform.flows.set()
     await world.calm()

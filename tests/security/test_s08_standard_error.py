@@ -96,7 +96,7 @@ def test_the_gateway_logs_them() -> None:
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     try:
-        log_as_json(stream)
+        log_as_json(logging.StreamHandler(stream))
         report("", ServerTrouble("t", f"it did not start; password={PASSWORD}"))
     finally:
         root.handlers = handlers

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from hansard.channels.matrix import open_matrix
 from hansard.channels.telegram import open_telegram
@@ -24,18 +24,13 @@ if TYPE_CHECKING:
     from hansard.domain.settings.channels import OtherChannel
     from hansard.ports.channel import Channel
 
-    Options = Mapping[str, str | int | float | bool]
+    Opens = Callable[[Path, Mapping[str, str | int | float | bool], Mapping[str, str]], Channel]
+    """What an entry point of the group names: it makes the channel of a home, its options and the environment.
+
+    Nothing is asked of the platform yet, which may be down.
+    """
 
 GROUP: Final = "hansard.channels"
-
-
-class Opens(Protocol):
-    """What an entry point of the group names."""
-
-    def __call__(
-        self, home: Path, options: Mapping[str, str | int | float | bool], environment: Mapping[str, str], /
-    ) -> Channel:
-        """Make the channel. Nothing is asked of the platform yet, which may be down."""
 
 
 def open_other(home: Path, name: str, other: OtherChannel, environment: Mapping[str, str]) -> Channel:
@@ -75,7 +70,3 @@ def channel_openers(home: Path, settings: Settings, environment: Mapping[str, st
         hint = "Write it into config.toml: `hansard config path` prints where that is."
         raise ConfigInvalid(f"no channel is configured: set {either}", hint)
     return openers
-
-
-def open_channels(home: Path, settings: Settings, environment: Mapping[str, str]) -> list[Channel]:
-    return [opened() for opened in channel_openers(home, settings, environment).values()]

@@ -22,10 +22,9 @@ from hansard.app.home_files import (
     COMMAND_LINE,
     ConfigFinding,
     key_lines,
-    parse_toml,
     place,
     printable,
-    read_file,
+    read_toml,
     refusal_of,
     short,
 )
@@ -97,13 +96,11 @@ class SettingSource(NamedTuple):
             return f"environment {self.detail}"
         return COMMAND_LINE if self.kind is SourceKind.OPTION else "default"
 
-
-class Value(NamedTuple):
-    """A setting as it is now."""
-
-    key: str
-    value: object
-    source: SettingSource
+    def where(self, path: Path) -> str:
+        """Return where it is, as findings name it. `path`: of the file."""
+        if self.kind is SourceKind.FILE:
+            return place(path, self.detail)
+        return f"environment variable {printable(self.detail)}" if self.detail else str(self)
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,10 +115,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def source(self, key: str) -> SettingSource:
         return self.sources.get(SETTINGS[key].key, SettingSource(SourceKind.DEFAULT))
-
-    def values(self) -> list[Value]:
-        """Every setting, in the order of the schema."""
-        return [Value(key, value_at(self.settings, key), self.source(key)) for key in SETTINGS]
 
 
 def value_at(settings: object, key: str) -> object:
@@ -173,14 +166,11 @@ class Gathered:
 
     def source_of(self, key: str) -> SettingSource:
         """Return where a setting, or a part of it, was set: by its own line, if the file has one."""
-        parts = key.split(".")
-        known = next(
-            (".".join(parts[:end]) for end in range(len(parts), 0, -1) if ".".join(parts[:end]) in SETTINGS), ""
-        )
-        source = self.sources.get(known, SettingSource(SourceKind.DEFAULT))
-        if source.kind is SourceKind.FILE and (line := line_of(self.lines, tuple(parts))):
-            return SettingSource(SourceKind.FILE, str(line))
-        return source
+        line = line_of(self.lines, tuple(key.split(".")))
+        while key and key not in SETTINGS:
+            key = key.rpartition(".")[0]
+        source = self.sources.get(key, SettingSource(SourceKind.DEFAULT))
+        return SettingSource(SourceKind.FILE, str(line)) if source.kind is SourceKind.FILE and line else source
 
     def take_value(self, setting: Setting, given: object, source: SettingSource) -> None:
         """Check a value and keep it, or say what is allowed in its place."""
@@ -195,11 +185,7 @@ class Gathered:
             self.values[setting.key], self.sources[setting.key] = value, source
 
     def find(self, source: SettingSource, what: str) -> None:
-        if source.kind is SourceKind.FILE:
-            where = place(self.path, source.detail)
-        else:
-            where = f"environment variable {printable(source.detail)}" if source.detail else str(source)
-        self.findings.append(ConfigFinding(where, what))
+        self.findings.append(ConfigFinding(source.where(self.path), what))
 
 
 def with_values(section: Section, values: Mapping[str, object], prefix: str = "") -> Section:
@@ -245,10 +231,9 @@ def from_environment(gathered: Gathered, environment: Mapping[str, str]) -> None
 
 def from_file(gathered: Gathered) -> None:
     """Take what the file sets, each with its line. A file that is not there sets nothing."""
-    contents = read_file(gathered.path)
-    if contents is None:
+    parsed = read_toml(gathered.path)
+    if parsed is None:
         return
-    parsed = contents if isinstance(contents, ConfigFinding) else parse_toml(gathered.path, contents.data)
     if isinstance(parsed, ConfigFinding):
         gathered.findings.append(parsed)
         return

@@ -12,7 +12,7 @@ import re
 import shlex
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -65,13 +65,6 @@ def refusal_of(findings: Iterable[ConfigFinding]) -> ConfigInvalid:
     return ConfigInvalid("\n".join(map(str, told)), hint)
 
 
-class Contents(NamedTuple):
-    """What a file holds, and what it is."""
-
-    data: bytes
-    look: os.stat_result
-
-
 class TomlFile(NamedTuple):
     """A file of settings as text, and what it says."""
 
@@ -79,8 +72,10 @@ class TomlFile(NamedTuple):
     document: dict[str, object]
 
 
-def read_file(path: Path) -> Contents | ConfigFinding | None:
-    """Read a file and look at that very file; None when there is none."""
+def read_toml(
+    path: Path, why_not: Callable[[os.stat_result], str] = lambda _look: ""
+) -> TomlFile | ConfigFinding | None:
+    """Read a file of TOML; None when there is none. `why_not` looks at that very file, and may refuse it."""
     try:
         # Without waiting for a writer, should it be a pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -98,7 +93,9 @@ def read_file(path: Path) -> Contents | ConfigFinding | None:
         return ConfigFinding(place(closed_folder(path) or path), f"{UNREADABLE}{error.strerror}")
     if len(data) > FILE_BYTES_MAX:
         return ConfigFinding(place(path), f"it has more than {FILE_BYTES_MAX:,} bytes")
-    return Contents(data, look)
+    if what := why_not(look):
+        return ConfigFinding(place(path), what)
+    return parse_toml(path, data)
 
 
 def closed_folder(path: Path) -> Path | None:
@@ -227,10 +224,9 @@ def load_wording(home: Path) -> Wording:
 def read_wording(home: Path) -> tuple[Wording, list[ConfigFinding]]:
     """Return the wording of a home, and everything that is wrong. If anything is wrong, the wording is English."""
     path = home / NOTICES_NAME
-    contents = read_file(path)
-    if contents is None:
+    parsed = read_toml(path)
+    if parsed is None:
         return ENGLISH, []
-    parsed = contents if isinstance(contents, ConfigFinding) else parse_toml(path, contents.data)
     if isinstance(parsed, ConfigFinding):
         return ENGLISH, [parsed]
     lines = key_lines(parsed.text)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
-from hansard.app.home_files import ConfigFinding, key_lines, parse_toml, place, printable, read_file, refusal_of
+from hansard.app.home_files import ConfigFinding, key_lines, place, printable, read_toml, refusal_of
 from hansard.errors import ConfigInvalid
 
 FILE_NAME: Final = "keys.toml"
@@ -97,14 +97,9 @@ def is_sendable(secret: str) -> bool:
 def read_keys(home: Path) -> tuple[dict[str, ProviderKey], list[ConfigFinding]]:
     """Return the keys of the file, by provider, and everything that is wrong with it. No file, no keys."""
     path = home / FILE_NAME
-    contents = read_file(path)
-    if contents is None:
+    parsed = read_toml(path, lambda look: exposure(path, look))
+    if parsed is None:
         return {}, []
-    if isinstance(contents, ConfigFinding):
-        return {}, [contents]
-    if exposed := exposure(path, contents.look):
-        return {}, [ConfigFinding(place(path), exposed)]
-    parsed = parse_toml(path, contents.data)
     if isinstance(parsed, ConfigFinding):
         return {}, [parsed]
     keys: dict[str, ProviderKey] = {}

@@ -13,7 +13,7 @@ import pwd
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -188,13 +188,6 @@ async def open_app(
                 await wiring.close()
 
 
-class Chosen(NamedTuple):
-    """A model by its name, and where it is reached when it was found on this machine."""
-
-    name: str
-    base_url: str | None = None
-
-
 def with_keys(home: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment as discovery sees it: a key in the file of keys counts like one in a variable."""
     keys, _ = read_keys(home)
@@ -283,28 +276,27 @@ class Models:
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> list[Model]:
-        names = [Chosen(self._settings.model)] if self._settings.model else [await self._discover()]
-        names += [Chosen(name) for name in self._settings.fallback_models]
-        self.name = names[0].name
-        return [self._open_one(chosen) for chosen in names]
-
-    async def _discover(self) -> Chosen:
-        found = await discover(with_keys(self._home, self._environment))
-        if found is None:
-            self.name = "no model"
-            raise ModelMissing("there is no model to talk to")
-        return Chosen(found.name, found.base_url)
+        name, base_url = self._settings.model, None
+        if not name:
+            found = await discover(with_keys(self._home, self._environment))
+            if found is None:
+                self.name = "no model"
+                raise ModelMissing("there is no model to talk to")
+            name, base_url = found.name, found.base_url
+        self.name = name
+        return [self._open_one(name, base_url), *map(self._open_one, self._settings.fallback_models)]
 
     async def choose(self, name: str) -> Model:
         """Return the model of a name, for a session that has one of its own. The last chosen ones stay open."""
-        model = self._chosen.pop(name, None) or self._open_one(Chosen(name))
+        model = self._chosen.pop(name, None) or self._open_one(name)
         self._chosen[name] = model
         if len(self._chosen) > CHOSEN_MAX:
             self._retiring.add(self._chosen.pop(next(iter(self._chosen))).close, self._over)
         return model
 
-    def _open_one(self, chosen: Chosen) -> Model:
-        prefix, _, rest = chosen.name.partition(":")
+    def _open_one(self, name: str, base_url: str | None = None) -> Model:
+        """Open a model by its name. `base_url`: where it was found on this machine."""
+        prefix, _, rest = name.partition(":")
         provider = prefix.removesuffix("-responses")
         if provider == "demo":
             return DemoModel(demo_folder(self._environment))
@@ -313,11 +305,11 @@ class Models:
         key = find_key(provider, self._home, self._environment)
         configured = getattr(self._settings.providers, provider, None)
         return open_provider(
-            chosen.name,
+            name,
             key=key.reveal() if key is not None else None,
-            base_url=chosen.base_url or (configured.base_url if configured is not None else None),
+            base_url=base_url or (configured.base_url if configured is not None else None),
             stall_seconds=self._settings.limits.stall_seconds,
-            sees=sees_pictures(self._settings, chosen.name),
+            sees=sees_pictures(self._settings, name),
             key_source=key.source if key is not None else "",
         )
 

@@ -10,7 +10,7 @@ from typing import cast
 import click
 import msgspec
 
-from hansard.app.channels import open_channels
+from hansard.app.channels import channel_openers
 from hansard.app.config import load_config
 from hansard.cli.existing import check_record, reading
 from hansard.cli.printing import stdout_json, takes_json
@@ -67,9 +67,10 @@ def verdict_of(report: Audit) -> str:
 async def audit(home: Path, chat: str) -> Audit:
     settings = load_config(home, os.environ, {}).settings
     name = parse_key(chat).channel
-    channel = next((each for each in open_channels(home, settings, os.environ) if each.name == name), None)
-    if channel is None:
+    opened = channel_openers(home, settings, os.environ).get(name)
+    if opened is None:
         raise InvalidInput(f"{name} is not configured here")
+    channel = opened()
     if not channel.capabilities.timeline:
         await channel.close()
         raise InvalidInput(NO_PAST.format(channel=channel.name))

@@ -7,12 +7,13 @@ import shutil
 import sys
 
 import click
+from prompt_toolkit.completion import Completion
 
 from hansard.app.wiring import App
 from hansard.cli.printing import wants_colour
 from hansard.cli.process import EXIT_DONE, Options, run
 from hansard.cli.talk import Talk, find_session, opened, owner_of
-from hansard.cli.terminal.completion import Completion, SessionChoice, complete
+from hansard.cli.terminal.completion import SessionChoice, complete
 from hansard.cli.terminal.picker import pick
 from hansard.cli.terminal.screen import Screen
 from hansard.errors import HansardError
@@ -27,9 +28,6 @@ PICKED_MAX = 200
 COMPLETED_MAX = 20
 """Sessions offered as completions."""
 
-LOOK_SECONDS = 0.5
-"""How often the status line is brought up to date when nothing else changes the screen."""
-
 WELCOME = "Hansard. /help lists the commands; Ctrl-C interrupts, twice leaves."
 DEMO = "This is a small demo model without tools: it talks, and knows little. hansard models shows how to use another."
 NOT_TAKEN = "Your message was not taken; the arrow key up brings it back."
@@ -43,11 +41,9 @@ class TerminalChat:
         self._app = app
         self.talk = Talk(app)
         self._stopping: set[asyncio.Task[None]] = set()
-        self._labelled = False
         self.screen = Screen(
             submit=self.talk.submit,
             interrupt=self._interrupt,
-            leave=self._leave,
             status=self.talk.status,
             completions=self._complete,
             history_path=options.home / "history",
@@ -60,7 +56,7 @@ class TerminalChat:
         tasks = [
             asyncio.create_task(self.screen.run()),
             asyncio.create_task(self.talk.take_typed(self._refuse)),
-            asyncio.create_task(self._update_status_line()),
+            asyncio.create_task(self.talk.keep_status(self.screen.refresh, self._label)),
             asyncio.create_task(self.talk.failed()),
         ]
         try:
@@ -72,14 +68,8 @@ class TerminalChat:
         words = str(error)
         self.note(f"{words[:1].upper()}{words[1:]}. {NOT_TAKEN}")
 
-    async def _update_status_line(self) -> None:
-        """Keep the status line true, and say once what the model is when it is the demo."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if self._app.models.name == "demo" and not self._labelled:
-                self._labelled = True
-                self.note(DEMO)
-            self.screen.refresh()
+    def _label(self) -> None:
+        self.note(DEMO)
 
     def note(self, text: str) -> None:
         """Show one of the notices that are shown before they are recorded."""
@@ -103,9 +93,6 @@ class TerminalChat:
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
         return True
-
-    def _leave(self) -> None:
-        self.screen.leave()
 
     async def _complete(self, text: str) -> list[Completion]:
         """Return what a line may become: commands, and after /resume the sessions."""

@@ -13,7 +13,7 @@ from typing import Any
 import click
 import msgspec
 
-from hansard.app.config import Config, SourceKind, load_config, missing_programs, read_config, value_at
+from hansard.app.config import Config, load_config, missing_programs, read_config, value_at
 from hansard.app.home_files import UNREADABLE, ConfigFinding, find_unsafe, place, printable, read_wording
 from hansard.app.keys import FILE_NAME as KEYS_NAME
 from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
@@ -23,6 +23,7 @@ from hansard.cli.process import run
 from hansard.cli.terminal.text import safe, safe_line
 from hansard.domain.people import terminal_owner
 from hansard.domain.policy import policy_of
+from hansard.domain.settings import SETTINGS
 from hansard.engine.context import system_prompt
 from hansard.errors import ConfigInvalid, NotFound
 from hansard.models.scripted import ScriptedModel
@@ -42,8 +43,7 @@ def command(options: dict[str, Any], *, as_json: bool) -> None:
     Settings are read from config.toml in the home, from environment variables and from options; keys from the
     environment or from keys.toml.
     """
-    if click.get_current_context().invoked_subcommand is None:
-        show_settings(options["home"], as_json=as_json)
+    show_settings(options["home"], as_json=as_json)
 
 
 @command.command("show")
@@ -125,16 +125,13 @@ def wrong_scripts(config: Config) -> Iterator[ConfigFinding]:
     """Yield which scripted models cannot answer. Only a check reads their files before they are asked."""
     for key in ("model", "fallback_models"):
         given = value_at(config.settings, key)
-        source = config.source(key)
         for name in given if isinstance(given, tuple) else (given,):
             if not isinstance(name, str) or not name.startswith(SCRIPTED):
                 continue
             try:
                 ScriptedModel(name.removeprefix(SCRIPTED))
             except ConfigInvalid as error:
-                line = source.detail if source.kind is SourceKind.FILE else ""
-                where = place(config.path, line) if line else f"environment variable {printable(source.detail)}"
-                yield ConfigFinding(where, f"{key}: {printable(str(error))}")
+                yield ConfigFinding(config.source(key).where(config.path), f"{key}: {printable(str(error))}")
 
 
 def show_settings(home: Path, *, as_json: bool) -> None:
@@ -142,11 +139,12 @@ def show_settings(home: Path, *, as_json: bool) -> None:
     keys = {provider: describe_key(provider, home) for provider in VARIABLES}
     if as_json:
         values = {
-            key: {"value": msgspec.to_builtins(value), "source": str(source)} for key, value, source in config.values()
+            key: {"value": msgspec.to_builtins(value_at(config.settings, key)), "source": str(config.source(key))}
+            for key in SETTINGS
         }
         stdout_json({"path": printable(str(config.path)), "settings": values, "keys": keys})
         return
-    rows = [(value.key, written(value.value), str(value.source)) for value in config.values()]
+    rows = [(key, written(value_at(config.settings, key)), str(config.source(key))) for key in SETTINGS]
     key_width, value_width = (max(len(row[column]) for row in rows) for column in (0, 1))
     for key, value, source in rows:
         click.echo(f"{key:{key_width}}  {value:{value_width}}  {source}")

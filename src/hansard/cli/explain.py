@@ -29,9 +29,10 @@ from hansard.domain.chats import (
 from hansard.domain.people import People, owners_of, read_identity, terminal_owner
 from hansard.domain.permissions import Decision
 from hansard.domain.policy import JudgedCall, KnownAsker, Policy, policy_of
+from hansard.domain.sessions import Session
 from hansard.domain.settings import Settings
 from hansard.domain.settings.channels import RoomSharing
-from hansard.errors import InvalidInput, NotFound
+from hansard.errors import InvalidInput
 from hansard.intake.commands.turns import explain_turn, last_turn, read_facts
 from hansard.record.api import Record
 
@@ -94,13 +95,6 @@ class PlaceAhead(NamedTuple):
     def chat(self) -> str:
         """As the turns of this place name it; empty at the terminal."""
         return "" if self.key is None else str(self.key)
-
-
-class SessionAhead(NamedTuple):
-    """The session in which somebody's turn would run. Its id is empty when it would be a new one."""
-
-    owner: str
-    session_id: str = ""
 
 
 async def explain_ahead(home: Path, person: str, tool: str, place: str) -> str:
@@ -192,35 +186,33 @@ async def is_direct_chat(ahead: PlaceAhead) -> bool:
     return False
 
 
-async def find_session(ahead: PlaceAhead, key: str) -> SessionAhead | None:
-    try:
-        route = None if ahead.record is None else await ahead.record.routes.read(key)
-    except NotFound:
-        route = None
-    if ahead.record is None or route is None:
+async def find_session(ahead: PlaceAhead, key: str) -> Session | None:
+    if ahead.record is None:
         return None
-    session = await ahead.record.sessions.read(route.session_id)
-    return SessionAhead(session.owner, session.id)
+    route = await ahead.record.routes.read(key)
+    return None if route is None else await ahead.record.sessions.read(route.session_id)
 
 
 async def explain_author(ahead: PlaceAhead, author: str, tool: str, *, is_direct: bool) -> list[str]:
     """Return what would be decided for one account, or for the terminal's person, and why."""
-    policy, known, found = policy_of(ahead.settings), KnownAsker(author, ahead.chat), SessionAhead(author)
+    policy, known = policy_of(ahead.settings), KnownAsker(author, ahead.chat)
+    owner, session_id = author, ""
     lines = []
     if ahead.key is not None:
         channel, people = ahead.key.channel, People(ahead.settings, ahead.key.channel)
         is_apart = not is_direct and ahead.settings.channels.section(channel).rooms is not RoomSharing.SHARED
         session_key = key_in_chat(ahead.chat, author if is_apart else "")
-        new = SessionAhead(people.owner(author, session_key, is_direct=is_direct))
-        found = await find_session(ahead, session_key) or new
+        session = await find_session(ahead, session_key)
+        owner = session.owner if session else people.owner(author, session_key, is_direct=is_direct)
+        session_id = session.id if session else ""
         if ahead.record is not None:
             known = known._replace(grant=(await ahead.record.access.find(channel, author)).state)
-        lines.append(tell_rank(policy, found.owner, known))
+        lines.append(tell_rank(policy, owner, known))
     granted = {}
     if ahead.record is not None:
         places = [(author, ahead.chat)]
-        granted = await ahead.record.permissions.granted(tool, found.session_id, places)
-    call = JudgedCall(tool=tool, owner=found.owner, people=(known,), changes_memory=tool == MEMORY)
+        granted = await ahead.record.permissions.granted(tool, session_id, places)
+    call = JudgedCall(tool=tool, owner=owner, people=(known,), changes_memory=tool == MEMORY)
     calm = policy.judge_call(call, granted)
     mixed = policy.judge_call(msgspec.structs.replace(call, source=UNTRUSTED), granted)
     lines += tell(tool, calm)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import click
@@ -15,11 +14,6 @@ from hansard.cli.terminal.text import safe_line
 from hansard.domain.limits import NOTE_CHARACTERS_MAX, NOTES_MAX
 from hansard.domain.people import terminal_owner
 from hansard.record.memory import Note
-
-
-def owner_of(home: Path, owner: str | None) -> str:
-    """Return whose memory is meant: the one that is named, or the terminal's person."""
-    return owner or terminal_owner(load_config(home, os.environ, {}).settings.people)
 
 
 @click.group(
@@ -40,8 +34,7 @@ def command(options: dict[str, Any], *, as_json: bool) -> None:
     Notes belong to a person or to a room, and are told to the model in sessions of that owner which begin later, never
     in those of others. A shell sees all owners.
     """
-    if click.get_current_context().invoked_subcommand is None:
-        show(with_record(options["home"], lambda record: record.memory.list(), reading), as_json=as_json)
+    show(with_record(options["home"], lambda record: record.memory.list(), reading), as_json=as_json)
 
 
 @command.command("list", epilog=examples("hansard memory list --owner room:matrix:!abc:example.org --json"))
@@ -63,7 +56,7 @@ def list_all(options: dict[str, Any], *, owner: str | None, as_json: bool) -> No
 @takes_json
 def add(options: dict[str, Any], text: str, *, owner: str | None, as_json: bool) -> None:
     """Remember something."""
-    whose = owner_of(options["home"], owner)
+    whose = owner or terminal_owner(load_config(options["home"], os.environ, {}).settings.people)
     note = with_record(options["home"], lambda record: record.memory.add(whose, text, by="admin"), opened_record)
     show([note], as_json=as_json)
 

@@ -88,8 +88,7 @@ def command(options: dict[str, Any], *, as_json: bool) -> None:
     A configured model comes first; then keys in the environment, Ollama and LM Studio on this machine, and the demo
     model. Exit code 0: there is a model. 1: there is none. 2: it could not run.
     """
-    if click.get_current_context().invoked_subcommand is None:
-        show(options["home"], as_json=as_json)
+    show(options["home"], as_json=as_json)
 
 
 @command.command("list")

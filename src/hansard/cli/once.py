@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from contextlib import aclosing
 
 import click
@@ -70,28 +71,28 @@ class Output:
 
     async def show(self, item: Entry | Chunk) -> None:
         if self._json:
-            line = line_of(item)
-            await self._write(safe_json(line.decode()).encode() if self._to_terminal else line)
+            await self._write(line_of(item), safe_json)
         elif isinstance(item, Chunk):
             if item.part == "text":
                 self._open_line = True
-                await self._write((safe(item.text) if self._to_terminal else item.text).encode())
+                await self._write(item.text)
         elif item.kind == "message.sealed" and self._open_line:
             self._open_line = False
-            await self._write(b"\n")
+            await self._write("\n")
         elif isinstance(item.body, MessageAdded) and item.body.role == Role.NOTICE:
             click.echo(safe(item.text), err=True)
         elif isinstance(item.body, MessageAdded) and item.body.role == Role.ASSISTANT:
-            await self._write((safe(item.text) if self._to_terminal else item.text).encode() + b"\n")
+            await self._write(f"{item.text}\n")
 
     async def finish(self) -> None:
         """End a line that is open, so that what follows on the terminal begins its own."""
         if self._open_line and self._to_terminal:
             self._open_line = False
-            await self._write(b"\n")
+            await self._write("\n")
 
-    @staticmethod
-    async def _write(data: bytes) -> None:
+    async def _write(self, text: str, harmless: Callable[[str], str] = safe) -> None:
+        data = (harmless(text) if self._to_terminal else text).encode()
+
         def write() -> None:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
@@ -99,10 +100,10 @@ class Output:
         await asyncio.to_thread(write)
 
 
-def line_of(item: Entry | Chunk) -> bytes:
+def line_of(item: Entry | Chunk) -> str:
     kind = "chunk" if isinstance(item, Chunk) else "entry"
     fields = {"type": kind, "text": item.text} | {name: getattr(item, name) for name in item.__struct_fields__}
-    return msgspec.json.encode(fields) + b"\n"
+    return f"{msgspec.json.encode(fields).decode()}\n"
 
 
 async def answer(app: App, session_id: str, question: Message, output: Output, stuck: asyncio.Event) -> int:

@@ -44,8 +44,7 @@ def command(options: dict[str, Any], *, as_json: bool) -> None:
 
     Exit code 0: done. 1: no such code waits. 2: it could not run.
     """
-    if click.get_current_context().invoked_subcommand is None:
-        show(with_record(options["home"], lambda record: record.access.list(), reading), as_json=as_json)
+    show(with_record(options["home"], lambda record: record.access.list(), reading), as_json=as_json)
 
 
 @command.command("list")

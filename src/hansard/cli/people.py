@@ -101,8 +101,7 @@ def command(options: dict[str, Any], *, as_json: bool) -> None:
 
     Exit code 0: done. 2: it could not run.
     """
-    if click.get_current_context().invoked_subcommand is None:
-        show(*with_people(options["home"]), as_json=as_json)
+    show(*with_people(options["home"]), as_json=as_json)
 
 
 @command.command("list")

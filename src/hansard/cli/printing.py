@@ -15,7 +15,7 @@ import msgspec
 
 from hansard.cli import load
 from hansard.cli.process import PARTS
-from hansard.cli.terminal.text import safe, safe_json
+from hansard.cli.terminal.text import safe_json
 from hansard.domain.settings import Colour
 
 SHOW_SECONDS: Final = 0.5
@@ -34,21 +34,20 @@ def counted(count: int, noun: str) -> str:
 
 
 def takes_json(function: Callable[..., None]) -> Callable[..., None]:
-    """Pass the command its options and `--json`. `--json` given to a group counts for its subcommands."""
+    """Pass the command its options and `--json`. `--json` given to a group counts for its subcommands.
+
+    A group is called when none of its subcommands is.
+    """
 
     @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
     @click.pass_context
     @wraps(function)
     def run(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - click's values
         ctx.obj = {**ctx.obj, "json": as_json or ctx.obj.get("json", False)}
-        function(ctx.obj, as_json=ctx.obj["json"], **given)
+        if ctx.invoked_subcommand is None:
+            function(ctx.obj, as_json=ctx.obj["json"], **given)
 
     return run
-
-
-def stdout_line(text: str) -> None:
-    """Write a line that may hold anybody's words: as it is into a pipe, harmless to a terminal."""
-    click.echo(safe(text) if sys.stdout.isatty() else text)
 
 
 def stdout_json(value: object) -> None:

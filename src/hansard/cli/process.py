@@ -248,5 +248,4 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def settings(self) -> dict[str, object]:
         nobody = 0 if self.prompt is not None else None  # who asks one question is not there to answer another
-        given = (("model", self.model), ("busy", self.busy), ("tools.ask_seconds", nobody))
-        return {name: value for name, value in given if value is not None}
+        return {"model": self.model, "busy": self.busy, "tools.ask_seconds": nobody}

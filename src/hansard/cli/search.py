@@ -19,6 +19,7 @@ from hansard.domain.limits import CONTEXT_MESSAGES_MAX, HITS_MAX
 from hansard.domain.messages import Message, Role
 from hansard.domain.search import excerpt, fields_of, highlights
 from hansard.domain.sessions import Session
+from hansard.domain.text import shorten
 from hansard.record.api import Record
 from hansard.record.search.asking import Hit
 
@@ -68,9 +69,8 @@ def show(found: SearchResult) -> None:
 
 def neighbour(hit: Hit, message: Message) -> str:
     text = safe_line(" ".join(each for each in fields_of(message.parts) if each))
-    cut = f"{text[: NEIGHBOUR_CHARACTERS - 1]}…" if len(text) > NEIGHBOUR_CHARACTERS else text
     marks = "".join(f" ({mark})" for mark in marks_of(message, undone=message.id in hit.undone_ids))
-    return f"      {message.role}{marks}: {cut}"
+    return f"      {message.role}{marks}: {shorten(text, NEIGHBOUR_CHARACTERS)}"
 
 
 def marks_of(message: Message, *, undone: bool) -> list[str]:

@@ -15,7 +15,7 @@ import msgspec
 
 from hansard.cli import load
 from hansard.cli.existing import existing, reading
-from hansard.cli.printing import WholeNumber, counted, examples, faint, stdout_json, stdout_line, takes_json
+from hansard.cli.printing import WholeNumber, counted, examples, faint, stdout_json, takes_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, PARTS, run
 from hansard.cli.terminal.text import cells, cut, safe_line
 from hansard.domain.sessions import Session, SessionState
@@ -35,7 +35,6 @@ AGE_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 COLUMN_NAMES = ("id", "last active", "msgs", "state", "source", "owner", "about")
 OFTEN_THE_SAME = frozenset({"source", "owner"})
-COLUMN_GAP = "  "
 
 SESSION = click.argument("name", metavar="SESSION")
 
@@ -137,7 +136,7 @@ def tell(session: Session, text: str, *, as_json: bool, **more: object) -> None:
     if as_json:
         stdout_json(fields_of(session) | more)
     else:
-        stdout_line(safe_line(text))
+        click.echo(safe_line(text))
 
 
 def table(rows: list[tuple[str, ...]], width: int) -> list[str]:
@@ -148,7 +147,7 @@ def table(rows: list[tuple[str, ...]], width: int) -> list[str]:
     ]
     lines = [[each[place] for place in shown] for each in (COLUMN_NAMES, *rows)]
     widths = [max(cells(line[place]) for line in lines) for place in range(len(shown))]
-    return [cut(COLUMN_GAP.join(map(padded, line, widths)).rstrip(), width) for line in lines]
+    return [cut("  ".join(map(padded, line, widths)).rstrip(), width) for line in lines]
 
 
 def padded(text: str, width: int) -> str:

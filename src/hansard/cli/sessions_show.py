@@ -14,6 +14,7 @@ from hansard.cli.terminal.text import safe, safe_line
 from hansard.domain.deliveries import Delivery, Operation
 from hansard.domain.messages import File, Message
 from hansard.domain.sessions import Link, Session
+from hansard.domain.text import shorten
 from hansard.interop.transcripts import (
     Happened,
     Item,
@@ -179,8 +180,7 @@ def outcome_text(delivered: MessageDelivered, posts: int) -> str:
 
 
 def folded(text: str) -> str:
-    words = safe_line(text[: FOLDED_CHARACTERS * 4])
-    return words if len(words) <= FOLDED_CHARACTERS else f"{words[: FOLDED_CHARACTERS - 1]}…"
+    return shorten(safe_line(text[: FOLDED_CHARACTERS * 4]), FOLDED_CHARACTERS)
 
 
 def local_time(at_microseconds: int) -> str:

@@ -66,14 +66,13 @@ FILE_BYTES_MAX = 20 * MIB
 """The largest file that is handed in: what no model could take anyway."""
 
 SIGNATURES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-    b"%PDF-": "application/pdf",
+    rb"\x89PNG\r\n\x1a\n": "image/png",
+    rb"\xff\xd8\xff": "image/jpeg",
+    rb"GIF8": "image/gif",
+    rb"RIFF.{4}WEBP": "image/webp",
+    rb"%PDF-": "application/pdf",
 }
-"""How files begin that models look at; a name may say something else."""
-
-OTHER = "application/octet-stream"
+"""How files begin that models look at, as patterns; a name may say something else."""
 
 ARGUMENT = re.compile(r"""(?:(?P<mark>["'])(?P<quoted>.+?)(?P=mark)|(?P<plain>\S+))\s*(?P<words>.*)""", re.DOTALL)
 """A path, in quotes if it has blanks, and what is said with it."""
@@ -147,10 +146,8 @@ async def opened(
 
 def media_type_of(name: str, data: bytes) -> str:
     """Return what a file is: by how it begins, else by its name."""
-    found = next((kind for start, kind in SIGNATURES.items() if data.startswith(start)), "")
-    if not found and data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        found = "image/webp"
-    return found or mimetypes.guess_type(name)[0] or OTHER
+    found = next((kind for start, kind in SIGNATURES.items() if re.match(start, data, re.DOTALL)), "")
+    return found or mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
 def read_file(path: Path) -> bytes:
@@ -226,8 +223,8 @@ async def before_last_exchange(app: App, session_id: str) -> str:
     return str(min(placed.seq for placed in exchange) - 1 if exchange else conversation.seq)
 
 
-async def drawn_at_once() -> None:
-    """Wait for nothing: what was shown is to be seen."""
+LOOK_SECONDS = 0.5
+"""How often the status line is brought up to date while something goes on, or is in the way."""
 
 
 class Talk:
@@ -237,7 +234,7 @@ class Talk:
         self,
         app: App,
         show: Callable[[Entry | Chunk], None] = lambda _item: None,
-        drawn: Callable[[], Awaitable[None]] = drawn_at_once,
+        drawn: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Nobody has said anything, and no session exists for it. `drawn` waits until what was shown is to be seen."""
         self.app = app
@@ -248,6 +245,7 @@ class Talk:
         self._typed: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         """Texts, each with the question that was on the screen when it was typed."""
         self._untaken = 0
+        self._stirred = asyncio.Event()
         self._listed: tuple[str, ...] = ()
         self._told: list[Message] = []
         self._hidden: set[str] = set()
@@ -272,8 +270,27 @@ class Talk:
         self.conversation = await self.app.record.conversation(found.session_id)
         self._following = asyncio.create_task(self._follow(found))
 
+    async def keep_status(self, refresh: Callable[[], None], label: Callable[[], None]) -> None:
+        """Have the status line drawn while something goes on, or is in the way; sleep until more is committed or typed.
+
+        `label` is called once the model turns out to be the demo.
+        """
+        is_labelled = False
+        with self.app.record.notify(self._stirred):
+            while True:
+                await asyncio.sleep(LOOK_SECONDS)
+                self._stirred.clear()
+                name = self.app.models.name
+                if name == "demo" and not is_labelled:
+                    is_labelled = True
+                    label()
+                refresh()
+                if name and not self.app.record.trouble and not self.answering and not self.untaken:
+                    await self._stirred.wait()
+
     def submit(self, text: str) -> None:
         """Note what was typed; `take_typed` takes it."""
+        self._stirred.set()
         self._typed.put_nowait((text, self.drawn_question))
 
     async def take_typed(self, refuse: Callable[[HansardError], None]) -> None:
@@ -348,6 +365,11 @@ class Talk:
         now = self.conversation
         return now is not None and bool(now.running) and not now.is_compacting
 
+    @property
+    def untaken(self) -> int:
+        """How many texts were typed that are not recorded yet."""
+        return self._untaken + self._typed.qsize()
+
     def status(self) -> str:
         """Return the status line: model, tokens, cost, session, state of the record."""
         used = Usage()
@@ -357,7 +379,7 @@ class Talk:
         tokens = used.input_tokens + used.output_tokens
         trouble = self.app.record.trouble.partition(" (")[0]
         shown = [f"RECORD: {trouble}"] if trouble else []
-        if trouble and (untaken := self._untaken + self._typed.qsize()):
+        if trouble and (untaken := self.untaken):
             shown.append(f"{untaken} {'message waits' if untaken == 1 else 'messages wait'}")
         held = self.app.runner.held_up.get(self.session_id)
         if held is not None and find_stopped(held.holder):
@@ -447,7 +469,8 @@ class Talk:
     async def _note_shown(self, session_id: str, message_id: str) -> None:
         """Note that a question was drawn: from then on it can be answered here."""
         try:
-            await self.drawn()
+            if self.drawn is not None:
+                await self.drawn()
             self.drawn_question = message_id
             await self.app.record.questions.note_shown(session_id, message_id)
         except Exception as error:  # noqa: BLE001  # boundary: process edge

@@ -137,21 +137,20 @@ async def read_recorded(
     by_people = [each.id for each in shown if each.sender != account]
     received = await record.intake.list_received(channel, account, by_people)
     sessions = {each.session_id for each in deliveries} | {pair[0] for pairs in received.values() for pair in pairs}
+    ids = sorted(sessions - {HOME_JOURNAL})
+    owners = [(await record.sessions.read(session_id)).owner for session_id in ids]
     recorded = RecordedChat(
         deliveries={each.receipt: each for each in deliveries if each.receipt},
         unsettled={each.id: each for each in deliveries if each.state in UNSETTLED},
+        is_direct=bool(owners) and all(owner.startswith("person:") for owner in owners),
     )
-    owners = []
-    for session_id in sorted(sessions - {HOME_JOURNAL}):
-        owners.append((await record.sessions.read(session_id)).owner)
+    for session_id in ids:
         await read_session(record, session_id, chat, recorded)
     for each in deliveries:
         if (each.session_id, each.message_id) not in recorded.texts:
             message = await record.messages.read(each.session_id, each.message_id)
             note(recorded, each.session_id, each.message_id, message.parts)
-    return msgspec.structs.replace(
-        recorded, is_direct=bool(owners) and all(owner.startswith("person:") for owner in owners)
-    )
+    return recorded
 
 
 async def read_session(record: Record, session_id: str, chat: str, recorded: RecordedChat) -> None:

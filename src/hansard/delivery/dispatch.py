@@ -16,12 +16,9 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
-import msgspec
-
 from hansard.delivery.sending import DeliveryTiming, Report, Sender
 from hansard.delivery.stream import Rhythm, Showing, ShowState
 from hansard.domain.deliveries import OutboxItem
-from hansard.domain.people import People
 from hansard.errors import HansardError
 from hansard.ports.channel import Channel, Timeline
 from hansard.record.api import Record
@@ -33,8 +30,8 @@ Name = tuple[str, str, str]
 TYPING_LOOK_SECONDS = 0.2
 """The shortest pause between two looks: a turn that is over sooner needs no sign."""
 
-TYPING_IDLE_SECONDS = 5.0
-"""The longest: a process that runs a turn may die without a word."""
+TYPING_LATEST_SECONDS = 5.0
+"""While a sign is shown, the longest until the next look: a process that runs a turn may die without a word."""
 
 TYPING_CALLS_MAX = 8
 TYPING_CALL_SECONDS_MAX = 5.0
@@ -46,22 +43,10 @@ def name_of(waiting: OutboxItem) -> Name:
     return waiting.session_id, waiting.message_id, waiting.chat
 
 
-class DispatchState(msgspec.Struct, frozen=True, kw_only=True):
-    """How a dispatcher does, for health and drain."""
-
-    lanes: int
-    waiting: int
-    trouble: str
-    sent: int = 0
-    note: str = ""
-
-
 class Lane:
     """One chat's messages, in order. It ends when nothing waits any more."""
 
-    def __init__(
-        self, sender: Sender, report: Report, chat: str, people: Askers, ended: Callable[[Name], None]
-    ) -> None:
+    def __init__(self, sender: Sender, chat: str, people: Askers, ended: Callable[[Name], None]) -> None:
         """Begin empty. `people` are shown something; `ended` hears of each message that needs nothing more."""
         self._ended = ended
         self.begun_for = people
@@ -69,11 +54,11 @@ class Lane:
         self.people = people
         """Who asked last for what is shown here."""
         self._sender = sender
-        self._report = report
         self._chat = chat
         self._rhythm = Rhythm()
         self.shows: list[Showing] = []
         self.woken = asyncio.Event()
+        self.task = asyncio.create_task(self.run())
 
     def add(self, waiting: OutboxItem) -> None:
         self.shows.append(Showing(self._sender, waiting, self._rhythm, self.woken))
@@ -106,7 +91,7 @@ class Lane:
         try:
             return await self._round()
         except Exception as error:  # noqa: BLE001  # boundary: process edge
-            self._report(self._chat, error)
+            self._sender.report(self._chat, error)
             for show in self.shows:
                 show.forget()
             return asyncio.get_running_loop().time() + self._sender.pace.heal_seconds
@@ -115,8 +100,9 @@ class Lane:
         due = math.inf
         for show in [show for show in self.shows if show.is_dropped]:
             self._remove(show)
+        unshown: list[Showing] = []
         for show in list(self.shows):
-            step = await show.step(alone=len(self.shows) == 1)
+            step = await show.step(alone=len(self.shows) == 1, unshown=unshown)
             if step.kind is ShowState.DONE:
                 self._remove(show)
             elif step.kind is ShowState.BLOCKED:
@@ -125,6 +111,8 @@ class Lane:
                 due = min(due, step.due)
                 if step.kind is ShowState.HOLDS:
                     break
+                if not show.has_begun:
+                    unshown.append(show)
         return due
 
     def _remove(self, show: Showing) -> None:
@@ -146,12 +134,8 @@ class Dispatcher:
         pace: DeliveryTiming = DeliveryTiming(),  # noqa: B008 - a value
     ) -> None:
         """`report` hears of what went wrong beyond what the record tells."""
-        self._record = record
-        self._channel = channel
-        self._report = report
-        self._pace = pace
-        self._sender = Sender(record, channel, timeline, pace, report)
-        self._lanes: dict[str, tuple[Lane, asyncio.Task[None]]] = {}
+        self.sender = Sender(record, channel, timeline, pace, report)
+        self.lanes: dict[str, Lane] = {}
         self._known: set[Name] = set()
         self._own: Counter[str] = Counter()
         """By person, how many lanes are theirs."""
@@ -166,39 +150,24 @@ class Dispatcher:
         self._last_look = 0
         """The number of the last look that came to its end."""
 
-    def use_notices(self, allowed: People) -> None:
-        """Show what is said elsewhere to those who are allowed, from now on."""
-        self._sender.people = allowed
-
-    @property
-    def standing(self) -> DispatchState:
-        health = self._sender.health
-        waiting = sum(len(lane.shows) for lane, _ in self._lanes.values())
-        return DispatchState(
-            lanes=len(self._lanes),
-            waiting=waiting,
-            trouble=health.trouble,
-            sent=self._sender.sent,
-            note=health.note,
-        )
-
     async def run(self) -> None:
         """Show what waits, and what comes, until cancelled; then wait for the calls that are under way."""
-        loop = asyncio.get_running_loop()
+        loop, pace = asyncio.get_running_loop(), self.sender.pace
         full_at, again_at = 0.0, 0.0
         try:
-            with self._record.notify(self._woken):
+            with self.sender.record.notify(self._woken):
                 while True:
                     self._woken.clear()
                     now = loop.time()
-                    is_full = now >= full_at or (self._has_room and (now >= again_at or not self._lanes))
+                    is_full = now >= full_at or (self._has_room and (now >= again_at or not self.lanes))
                     if is_full:
-                        full_at, again_at = now + self._pace.full_look_seconds, now + self._pace.again_seconds
+                        full_at, again_at = now + pace.full_look_seconds, now + pace.again_seconds
                     await self._read_outbox(is_full=is_full)
-                    await wait_until(self._woken, again_at if self._has_room else full_at)
-                    await asyncio.sleep(self._pace.look_seconds)
+                    is_idle = is_full and self._last_look == self._looks and not self.lanes and not self._left_over
+                    await wait_until(self._woken, None if is_idle else again_at if self._has_room else full_at)
+                    await asyncio.sleep(pace.look_seconds)
         finally:
-            await cancel_all(*(task for _, task in self._lanes.values()))
+            await cancel_all(*(lane.task for lane in self.lanes.values()))
 
     async def _read_outbox(self, *, is_full: bool) -> None:
         """Give what is new in the outbox to its lanes; a full look notices what waits no longer."""
@@ -207,10 +176,10 @@ class Dispatcher:
         try:
             seen = await self._read(is_full=is_full)
         except HansardError as error:
-            self._report(self._channel.name, error)
+            self.sender.report(self.sender.channel.name, error)
             return
         if is_full:
-            for lane, _ in self._lanes.values():
+            for lane in self.lanes.values():
                 if any(name_of(show.waiting) not in seen for show in lane.shows):
                     lane.drop(seen)
         self._last_look = number
@@ -225,7 +194,7 @@ class Dispatcher:
         if is_full:
             self._left_over, self._has_room = set(), False
         seen: set[Name] = set()
-        while page := await self._record.deliveries.list_waiting(self._channel.name, after=after):
+        while page := await self.sender.record.deliveries.list_waiting(self.sender.channel.name, after=after):
             for waiting in page:
                 name = name_of(waiting)
                 if name not in self._known and waiting.chat not in self._left_over:
@@ -239,17 +208,17 @@ class Dispatcher:
 
     async def _assign(self, name: Name, waiting: OutboxItem) -> None:
         people = await self._shown_to(waiting)
-        lane = self._lanes[waiting.chat][0] if waiting.chat in self._lanes else None
+        lane = self.lanes.get(waiting.chat)
         if lane is None:
-            own_max = max(1, self._pace.lanes_max // self._pace.person_share)  # one person has a part of the lanes
-            if len(self._lanes) >= self._pace.lanes_max or all(self._own[person] >= own_max for person in people):
+            pace = self.sender.pace
+            own_max = max(1, pace.lanes_max // pace.person_share)  # one person has a part of the lanes
+            if len(self.lanes) >= pace.lanes_max or all(self._own[person] >= own_max for person in people):
                 return
-            lane = Lane(self._sender, self._report, waiting.chat, people, self._let_go)
-            task = asyncio.create_task(lane.run())
-            self._lanes[waiting.chat] = (lane, task)
+            lane = Lane(self.sender, waiting.chat, people, self._let_go)
+            self.lanes[waiting.chat] = lane
             self._own.update(lane.begun_for)
-            task.add_done_callback(lambda done: self._lane_ended(waiting.chat, done))
-        if len(lane.shows) < self._pace.lane_messages_max:
+            lane.task.add_done_callback(lambda done: self._lane_ended(waiting.chat, done))
+        if len(lane.shows) < self.sender.pace.lane_messages_max:
             self._known.add(name)
             lane.people = people
             lane.add(waiting)
@@ -257,7 +226,7 @@ class Dispatcher:
     async def _shown_to(self, waiting: OutboxItem) -> Askers:
         """Return who is shown a message: whoever asked in its session; the chat itself where nobody is known."""
         try:
-            return await self._record.turns.list_askers(waiting.session_id)
+            return await self.sender.record.turns.list_askers(waiting.session_id)
         except HansardError:
             return (waiting.chat,)
 
@@ -274,7 +243,7 @@ class Dispatcher:
 
     def _lane_ended(self, chat: str, task: asyncio.Task[None]) -> None:
         """Nothing waits in a chat any more, or its lane failed: what it had is looked at again."""
-        lane, _ = self._lanes.pop(chat)
+        lane = self.lanes.pop(chat)
         self._own.subtract(lane.begun_for)
         self._own += Counter()  # only those who have lanes are kept
         self._find_room()
@@ -282,7 +251,7 @@ class Dispatcher:
             self._known.difference_update(name_of(show.waiting) for show in lane.shows)
             self._after = 0
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._report(chat, error)
+            self.sender.report(chat, error)
         self._woken.set()
 
     async def drained(self) -> None:
@@ -293,7 +262,7 @@ class Dispatcher:
                 self._looked.clear()
                 self._woken.set()
                 await self._looked.wait()
-            tasks = [task for _, task in self._lanes.values()]
+            tasks = [lane.task for lane in self.lanes.values()]
             if not tasks and not self._left_over:
                 return
             if tasks:
@@ -326,10 +295,10 @@ class Typing:
                 async with asyncio.timeout(1):
                     await asyncio.gather(*(self._call(chat, on=False) for chat in self._shown))
 
-    def _due(self) -> float:
-        """Return when to look again although nothing was recorded."""
-        latest = asyncio.get_running_loop().time() + TYPING_IDLE_SECONDS
-        return min(latest, min(self._shown.values(), default=latest))
+    def _due(self) -> float | None:
+        """Return when to look again although nothing was recorded: None, as long as no sign is shown."""
+        latest = asyncio.get_running_loop().time() + TYPING_LATEST_SECONDS
+        return min(latest, *self._shown.values()) if self._shown else None
 
     async def _take_away_left(self) -> None:
         """Take away the signs that a process left which died: where it did, something waits to be shown now."""

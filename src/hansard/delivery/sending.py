@@ -17,12 +17,11 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import aclosing, asynccontextmanager, suppress
-from enum import StrEnum
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
-from hansard.delivery.split import MARK, MARKS_MAX, is_recognised, marked_reading, with_mark, without_mark
+from hansard.delivery.split import MARK, MARKS_MAX, is_recognised, marked_reading, with_mark
 from hansard.domain.access import Action, may
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation, OutboxItem
 from hansard.domain.people import People
@@ -149,25 +148,21 @@ class PlatformHealth:
             self.trouble = ""
 
 
-class Fate(StrEnum):
-    """What became of a try."""
-
-    SENT = "sent"
-    BLOCKED = "blocked"
-    """Not now: the platform's health says when."""
-    REFUSED = "refused"
-    """Never."""
+SETTLED: Final = frozenset({DeliveryState.SENT, DeliveryState.FAILED})
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """A try, the delivery as it now stands, and why it was refused; `is_gone`: because the chat is."""
+    """A delivery as it stands after a try. Unless it is settled, the platform's health says when to try again."""
 
-    fate: Fate
     delivery: Delivery
-    reason: str = ""
     is_gone: bool = False
+    """Whether it failed because the chat is gone."""
     chat_seconds: float = 0.0
     """How long this chat alone has to wait; the others do not."""
+
+    @property
+    def is_settled(self) -> bool:
+        return self.delivery.state in SETTLED
 
 
 class Sender:
@@ -187,7 +182,7 @@ class Sender:
         """Whom the settings allow; until they are known, no chat follows."""
         self.sent = 0
         """Posts and edits that the platform took from this process."""
-        self._report = report
+        self.report = report
         self.files = asyncio.Semaphore(pace.files_max)
 
     async def follows(self, waiting: OutboxItem) -> bool | None:
@@ -219,13 +214,12 @@ class Sender:
             raise
         except Exception as error:  # noqa: BLE001  # boundary: channel call
             if not isinstance(error, PostUnknown):
-                self._report(delivery.target, error)
+                self.report(delivery.target, error)
             self.health.down(describe(error))
-            moved = await self._move(begun, DeliveryState.UNKNOWN, reason=describe(error))
-            return Tried(fate=Fate.BLOCKED, delivery=moved)
+            return Tried(delivery=await self.move_delivery(begun, DeliveryState.UNKNOWN, reason=describe(error)))
         self.health.fine()
         self.sent += 1
-        return Tried(fate=Fate.SENT, delivery=await self._move(begun, DeliveryState.SENT, receipt=receipt))
+        return Tried(delivery=await self.move_delivery(begun, DeliveryState.SENT, receipt=receipt))
 
     async def _wait(self, begun: Delivery, error: ChannelBusy | ChannelDown) -> Tried:
         """Surely nothing was shown: it is as if it had not been tried."""
@@ -238,24 +232,17 @@ class Sender:
             if not self.health.is_scarce:
                 logger.warning("%s %s: %s", self.channel.name, self.channel.account, SCARCE)
             self.health.busy(error.seconds, str(error))
-        moved = await self._move(begun, DeliveryState.PENDING, reason=str(error))
-        return Tried(fate=Fate.BLOCKED, delivery=moved, chat_seconds=chat_seconds)
+        moved = await self.move_delivery(begun, DeliveryState.PENDING, reason=str(error))
+        return Tried(delivery=moved, chat_seconds=chat_seconds)
 
     async def refuse(self, delivery: Delivery, error: ChannelError) -> Tried:
         """No other attempt helps."""
-        reason = str(error)
-        moved = await self._move(delivery, DeliveryState.FAILED, reason=reason)
-        return Tried(fate=Fate.REFUSED, delivery=moved, reason=reason, is_gone=isinstance(error, ChatGone))
+        moved = await self.move_delivery(delivery, DeliveryState.FAILED, reason=str(error))
+        return Tried(delivery=moved, is_gone=isinstance(error, ChatGone))
 
-    async def doubt(self, delivery: Delivery) -> Delivery:
-        """A delivery that this very process began, and knows nothing of any more."""
-        return await self._move(delivery, DeliveryState.UNKNOWN, reason="it was left on its way")
-
-    async def settle_delivery(self, delivery: Delivery, receipt: str) -> Delivery:
-        """It turned out to have been shown."""
-        return await self._move(delivery, DeliveryState.SENT, receipt=receipt)
-
-    async def _move(self, delivery: Delivery, state: DeliveryState, *, receipt: str = "", reason: str = "") -> Delivery:
+    async def move_delivery(
+        self, delivery: Delivery, state: DeliveryState, *, receipt: str = "", reason: str = ""
+    ) -> Delivery:
         """Record what became of it, however long that takes: nobody else knows."""
         while True:
             try:
@@ -263,18 +250,16 @@ class Sender:
                     delivery.session_id, delivery.id, state, receipt=receipt, reason=reason
                 )
             except (RecordUnavailable, OutcomeUnknown) as error:
-                self._report(delivery.target, error)
+                self.report(delivery.target, error)
                 await asyncio.sleep(self.pace.heal_seconds)
             except WrongState:
-                found = await self._find(delivery)
+                known = await self.record.deliveries.list_of_message(
+                    delivery.session_id, delivery.message_id, delivery.target
+                )
+                found = next(each for each in known if each.id == delivery.id)
                 if found.state != state:
                     raise
-                return found
-
-    async def _find(self, delivery: Delivery) -> Delivery:
-        """Return a delivery as it stands: an earlier try of the same move had been written after all."""
-        known = await self.record.deliveries.list_of_message(delivery.session_id, delivery.message_id, delivery.target)
-        return next(each for each in known if each.id == delivery.id)
+                return found  # an earlier try of the same move had been written after all
 
 
 def describe(error: BaseException) -> str:
@@ -362,7 +347,7 @@ async def settle_unknown(sender: Sender, delivery: Delivery, post: Post) -> Trie
         return await sender.refuse(delivery, PostRefused(UNSETTLED))
     # The platform knows no keys and tells nothing of the past: rather twice, and saying so, than never.
     mark = delivery.mark + MARK
-    words = with_mark(without_mark(post.markdown, delivery.mark), mark)
+    words = MARK + post.markdown if delivery.mark else with_mark(post.markdown, MARK)  # marks stand at the beginning
     reading = marked_reading(post.reading, mark)
     return await sender.send(
         msgspec.structs.replace(delivery, mark=mark), msgspec.structs.replace(post, markdown=words, reading=reading)
@@ -380,9 +365,9 @@ async def _settle_by_timeline(
         return await sender.refuse(delivery, error)
     except Exception as error:  # noqa: BLE001  # boundary: channel call
         sender.health.down(describe(error))
-        return Tried(fate=Fate.BLOCKED, delivery=delivery)
+        return Tried(delivery=delivery)
     if receipt:
-        return Tried(fate=Fate.SENT, delivery=await sender.settle_delivery(delivery, receipt))
+        return Tried(delivery=await sender.move_delivery(delivery, DeliveryState.SENT, receipt=receipt))
     return await sender.send(delivery, post)
 
 

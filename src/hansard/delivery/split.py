@@ -52,10 +52,6 @@ class PostFence(NamedTuple):
     mark: str
     info: str
 
-    @property
-    def opening(self) -> str:
-        return f"{self.mark}{self.info}\n"
-
 
 class PostSpace(NamedTuple):
     """How much fits into one post, and how that is counted. No sign counts less than one."""
@@ -102,7 +98,7 @@ class TextRest(NamedTuple):
         """
         words = self.text[self.start : end]
         if self.fence is not None:
-            words = self.fence.opening + words
+            words = f"{self.fence.mark}{self.fence.info}\n{words}"
         if end < len(self.text):
             words = words.rstrip()
             if (after := self.fence_at(end)) is not None:
@@ -261,7 +257,6 @@ def _hangul(character: str) -> int:
 MARK = "↻"
 """Above words which may be shown twice; once more for each further time. It needs no translation."""
 
-
 MARKS_MAX = 5
 """Each try of which nobody knows the end may be one more copy. After so many a person decides."""
 
@@ -274,10 +269,6 @@ def with_mark(markdown: str, mark: str) -> str:
 def marked_reading(reading: Reading, mark: str) -> Reading:
     """Return how words with a mark are read: below it, what begins in the middle of a line would begin a line."""
     return Reading.LITERAL if mark and reading is Reading.CONTINUED else reading
-
-
-def without_mark(markdown: str, mark: str) -> str:
-    return "" if mark and markdown == mark else markdown.removeprefix(f"{mark}\n\n" if mark else "")
 
 
 def room_of(capabilities: Capabilities) -> PostSpace:

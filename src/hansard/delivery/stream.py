@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from hansard.delivery.sending import Fate, Sender, Tried, settle_unknown
+from hansard.delivery.sending import SETTLED, Sender, Tried, settle_unknown
 from hansard.delivery.split import (
     PostSpace,
     PostStretch,
@@ -105,12 +105,11 @@ def plan(text: str, tail: LastPost | None, room: PostSpace) -> Move | None:
 class Rhythm:
     """When the next edit in a chat may be made."""
 
-    def __init__(self) -> None:
-        self.edit_at = 0.0
-        self.busy_until = 0.0
-        """The platform wants nothing in this chat before then."""
-        self.has_posted = False
-        """Whether something was shown since the chat had its turn: then it gives way to chats that wait."""
+    edit_at = 0.0
+    busy_until = 0.0
+    """The platform wants nothing in this chat before then."""
+    has_posted = False
+    """Whether something was shown since the chat had its turn: then it gives way to chats that wait."""
 
 
 class Showing:
@@ -134,22 +133,30 @@ class Showing:
         self._files: dict[int, Delivery] = {}
         self._choices: tuple[Choice, ...] = ()
 
-    async def step(self, *, alone: bool) -> ShowStep:
-        """Show what there is to show now. `alone`: nothing else waits in this chat, so nothing has to be decided."""
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything of it was shown."""
+        return self._tail is not None
+
+    async def step(self, *, alone: bool, unshown: Sequence[Showing] = ()) -> ShowStep:
+        """Show what there is to show now. `alone`: nothing else waits in this chat, so nothing has to be decided.
+
+        `unshown` is what comes before and had no words a moment ago. Should it have ended since, it comes first.
+        """
         if asyncio.get_running_loop().time() < self._rhythm.busy_until:
             return ShowStep(ShowState.BLOCKED, self._rhythm.busy_until)
         if alone and self._tail is not None and asyncio.get_running_loop().time() < self._rhythm.edit_at:
             self.close()
             return ShowStep(ShowState.GROWS, self._rhythm.edit_at)
         self._listen()
-        message = await self._read()
+        message = await self.read()
         if self.waiting.follows and not (follows := await self._sender.follows(self.waiting)):
             return ShowStep(ShowState.BLOCKED) if follows is None else await self._finish("dropped", NOT_FOLLOWED)
         if (step := await self._settle_all(message)) is not None:
             return step
         if self._failed:
             return await self._finish("set_aside", self._failed)
-        return await self._show(message)
+        return await self._show(message, unshown)
 
     @property
     def _gives_way(self) -> bool:
@@ -169,7 +176,7 @@ class Showing:
                 delivery = self._lengthen(delivery, message)
             tried = await self._settle_known(delivery, message)
             self._rhythm.has_posted = True
-            if tried.fate is Fate.BLOCKED:
+            if not tried.is_settled:
                 return self._blocked(tried, self._unsettled[1:])
             self._unsettled.pop(0)
             self._note_tried(tried)
@@ -183,7 +190,7 @@ class Showing:
         self._rhythm.busy_until = asyncio.get_running_loop().time() + tried.chat_seconds
         return ShowStep(ShowState.BLOCKED, self._rhythm.busy_until)
 
-    async def _show(self, message: Message) -> ShowStep:
+    async def _show(self, message: Message, unshown: Sequence[Showing]) -> ShowStep:
         """Post and edit until everything is shown, or something has to be waited for."""
         whole = message.status is not Status.OPEN
         capabilities = self._sender.channel.capabilities
@@ -191,10 +198,12 @@ class Showing:
         while (move := plan(text, self._tail, room_of(capabilities))) is not None:
             if (step := self._put_off(move, message)) is not None:
                 return step
+            if not self.has_begun and any([(await each.read()).status is not Status.OPEN for each in unshown]):
+                return ShowStep(ShowState.HOLDS, 0.0)
             delivery = self._new(move)
             tried = await self._sender.send(delivery, self._post(delivery, message, move.post.shown))
             self._rhythm.has_posted = True
-            if tried.fate is Fate.BLOCKED:
+            if not tried.is_settled:
                 return self._blocked(tried)
             self._note_tried(tried, move.post.shown)
             if self._failed:
@@ -252,7 +261,7 @@ class Showing:
                 return ShowStep(ShowState.HOLDS, 0.0)
             tried = await self._send_file(self._new(file=number), message)
             self._rhythm.has_posted = True
-            if tried.fate is Fate.BLOCKED:
+            if not tried.is_settled:
                 return self._blocked(tried)
             self._note_tried(tried)
             if self._failed:
@@ -277,7 +286,7 @@ class Showing:
             post = Post(key=delivery.id, chat=self.waiting.chat, markdown=words, files=(local,))
             return await self._settle_delivery(delivery, post)
 
-    async def _read(self) -> Message:
+    async def read(self) -> Message:
         """Read the message, and at first what was done for it before, by whichever process."""
         record, waiting = self._sender.record, self.waiting
         if self._loaded:
@@ -288,12 +297,8 @@ class Showing:
             self._choices = tuple(Choice(id=CHOICE_OF[scope], label=LABELS[scope]) for scope in scopes)
         self._tail, self._unsettled, self._failed, self._files = None, [], "", {}
         for delivery in known:
-            if delivery.state is DeliveryState.SENT:
-                self._note_tried(Tried(fate=Fate.SENT, delivery=delivery))
-            elif delivery.state is DeliveryState.FAILED and delivery.file:
-                self._files[delivery.file] = delivery
-            elif delivery.state is DeliveryState.FAILED:
-                self._failed = delivery.reason or "it was refused"
+            if delivery.state in SETTLED:
+                self._note_tried(Tried(delivery=delivery))
             else:
                 self._unsettled.append(delivery)
         if self._unsettled:
@@ -312,7 +317,9 @@ class Showing:
         if delivery.state is DeliveryState.PENDING:
             return await self._sender.send(delivery, post)
         if delivery.state is DeliveryState.SENDING:
-            delivery = await self._sender.doubt(delivery)
+            delivery = await self._sender.move_delivery(
+                delivery, DeliveryState.UNKNOWN, reason="it was left on its way"
+            )
         return await settle_unknown(self._sender, delivery, post)
 
     def _note_tried(self, tried: Tried, shown: str = "") -> None:
@@ -320,8 +327,8 @@ class Showing:
         if delivery.file and not tried.is_gone:
             self._files[delivery.file] = delivery
             return
-        if tried.fate is Fate.REFUSED:
-            self._failed = tried.reason
+        if delivery.state is DeliveryState.FAILED:
+            self._failed = delivery.reason or "it was refused"
             return
         receipt, mark = delivery.receipt, delivery.mark
         if delivery.operation is Operation.EDIT and self._tail is not None:
@@ -383,7 +390,6 @@ class Showing:
 
     def close(self) -> None:
         self._bells.close()
-        self._bells = ExitStack()
         self._listens = False
 
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Iterator
-from contextlib import ExitStack, aclosing, contextmanager, suppress
+from contextlib import ExitStack, aclosing, suppress
 from typing import NamedTuple, cast
 
 from hansard.app.wiring import App
@@ -25,7 +24,6 @@ from hansard.gateway.health import ChannelHealth
 from hansard.gateway.logs import error_fields, log
 from hansard.intake.receive import ChannelIntake
 from hansard.journal.locks import TryLock
-from hansard.journal.store import Store
 from hansard.ports.channel import Channel, Fetches, Timeline
 from hansard.tasks import cancel_all
 
@@ -40,40 +38,14 @@ TAKE_SECONDS_MAX = 5.0
 TEND_SECONDS = 2.0
 """How often to look whether those who say something in a chat are still alive."""
 
-FLUSH_SECONDS = 5.0
-"""For what an interrupted turn still has to show, at the end of a drain."""
-
 
 class Timing(NamedTuple):
     """How long a gateway waits; tests make it impatient."""
 
     drain_seconds: float = 30.0
-    flush_seconds: float = FLUSH_SECONDS
+    flush_seconds: float = 5.0
+    """For what an interrupted turn still has to show, at the end of a drain."""
     pace: DeliveryTiming = DeliveryTiming()
-
-
-@contextmanager
-def account_held(store: Store, channel: Channel) -> Iterator[None]:
-    """Serve an account alone: a second gateway would receive and answer everything a second time.
-
-    The lock is taken again whenever its file may have been removed. If another gateway has it then, nothing more is
-    written here, and so nothing is shown.
-    """
-    digest = hashlib.sha256(f"{channel.name}:{channel.account}".encode()).hexdigest()[:16]
-    lock = TryLock(store.home / "locks" / f"gateway-{digest}")
-
-    def take_again() -> None:
-        if not lock.take_lock():
-            raise GatewayRuns(f"another gateway serves {channel.account} ({channel.name}) from {store.home}")
-
-    try:
-        take_again()
-        store.held_locks.append(take_again)
-        yield
-    finally:
-        if take_again in store.held_locks:
-            store.held_locks.remove(take_again)
-        lock.close()
 
 
 class Served:
@@ -100,7 +72,7 @@ class Served:
 
     def apply_settings(self, settings: Settings) -> None:
         self.intake.apply_settings(settings)
-        self.dispatcher.use_notices(People(settings, self.channel.name))
+        self.dispatcher.sender.people = People(settings, self.channel.name)
 
     def report(self, where: str, error: BaseException) -> None:
         """Log what went wrong: ids and kinds, no words."""
@@ -113,8 +85,23 @@ class Served:
         return self.channel.name, self.channel.account
 
     def hold_account(self) -> None:
-        """Let no other gateway serve this account. GatewayRuns when one does."""
-        self._held.enter_context(account_held(self._app.record.store, self.channel))
+        """Serve the account alone: a second gateway would receive and answer everything a second time.
+
+        The lock is taken again whenever its file may have been removed. If another gateway has it then, nothing more
+        is written here, and so nothing is shown.
+        """
+        store, (name, account) = self._app.record.store, self.holds
+        digest = hashlib.sha256(f"{name}:{account}".encode()).hexdigest()[:16]
+        lock = TryLock(store.home / "locks" / f"gateway-{digest}")
+        self._held.callback(lock.close)
+
+        def take_again() -> None:
+            if not lock.take_lock():
+                raise GatewayRuns(f"another gateway serves {account} ({name}) from {store.home}")
+
+        take_again()
+        store.held_locks.append(take_again)
+        self._held.callback(store.held_locks.remove, take_again)
 
     def hold_after(self, other: Served) -> None:
         """Take over the account from whoever served it before in this process: nobody can come between."""
@@ -177,15 +164,21 @@ class Served:
 
     async def tend(self) -> None:
         """End what a program that is gone, such as a terminal, was saying in these chats; run what waits instead."""
-        while True:
-            await asyncio.sleep(TEND_SECONDS)
-            try:
-                for session_id in await self._app.record.turns.end_lost(self.channel.name):
-                    self._app.runner.wake(session_id)
-            except MUST_END:
-                raise
-            except HansardError as error:
-                self.report("tend", error)
+        heard = asyncio.Event()
+        heard.set()
+        with self._app.record.notify(heard):
+            while True:
+                await heard.wait()
+                await asyncio.sleep(TEND_SECONDS)
+                heard.clear()
+                try:
+                    for session_id in await self._app.record.turns.end_lost(self.channel.name):
+                        self._app.runner.wake(session_id)
+                except MUST_END:
+                    raise
+                except HansardError as error:
+                    self.report("tend", error)
+                    heard.set()
 
     async def wake_waiting(self) -> None:
         found = {(turn.session_id, turn.id) for turn in await self._app.record.turns.list_queued(self.channel.name)}
@@ -199,17 +192,17 @@ class Served:
 
     async def health(self, now_microseconds: int) -> ChannelHealth:
         backlog = await self._app.record.deliveries.count_waiting(self.channel.name)
-        standing = self.dispatcher.standing
+        sender = self.dispatcher.sender
         oldest = backlog.oldest_at_microseconds
         return ChannelHealth(
             name=self.channel.name,
             account=self.channel.account,
-            trouble=str(getattr(self.channel, "trouble", "")) or standing.trouble,
-            note="; ".join(each for each in (str(getattr(self.channel, "note", "")), standing.note) if each),
+            trouble=str(getattr(self.channel, "trouble", "")) or sender.health.trouble,
+            note="; ".join(each for each in (str(getattr(self.channel, "note", "")), sender.health.note) if each),
             waiting=backlog.messages,
             lag_seconds=max(0.0, (now_microseconds - oldest) / 1_000_000) if oldest else 0.0,
             quiet_seconds=round(asyncio.get_running_loop().time() - self.received_at, 3),
             deliveries=backlog.deliveries,
             events=self.events,
-            sent=standing.sent,
+            sent=sender.sent,
         )

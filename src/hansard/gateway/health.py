@@ -22,7 +22,7 @@ import msgspec
 from hansard import __version__
 from hansard.app.home_files import closed_folder
 from hansard.domain.deliveries import DeliveryState
-from hansard.errors import GatewaySilent, StatusUnusable
+from hansard.errors import ConfigInvalid, GatewaySilent, StatusUnusable
 from hansard.journal.causes import look_at_process
 from hansard.journal.queue import BOUNDS_SECONDS, Latency
 
@@ -148,10 +148,10 @@ def read_status(home: Path) -> Running | None:
         return msgspec.json.decode(path.read_bytes(), type=Running)
     except FileNotFoundError:
         return None
+    except PermissionError as error:
+        hint = "Run the command as the user who owns the home."
+        raise StatusUnusable(f"{closed_folder(path) or path} cannot be read: {error.strerror}", hint) from error
     except OSError as error:
-        if isinstance(error, PermissionError):
-            hint = "Run the command as the user who owns the home."
-            raise StatusUnusable(f"{closed_folder(path) or path} cannot be read: {error.strerror}", hint) from error
         raise StatusUnusable(f"{path} cannot be read: {error.strerror}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise StatusUnusable(f"{path} is not what a gateway wrote there") from None
@@ -169,7 +169,11 @@ async def health_served(home: Path, port: int, pages: Pages) -> AsyncIterator[No
                 await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(answer, HOST, port, limit=REQUEST_BYTES_MAX)
+    try:
+        server = await asyncio.start_server(answer, HOST, port, limit=REQUEST_BYTES_MAX)
+    except OSError as error:
+        why = f"gateway.health_port: port {port} of {HOST} cannot be listened on: {os.strerror(error.errno or 0)}"
+        raise ConfigInvalid(why, "Choose another port; 0 lets the system choose one.") from error
     running = Running(pid=os.getpid(), port=server.sockets[0].getsockname()[1])
     write_status(home, running)
     try:
@@ -242,31 +246,23 @@ class Sample(NamedTuple):
     suffix: str = ""
 
 
-class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """A metric: its name, what it is, and its numbers."""
-
-    name: str
-    kind: str
-    meaning: str
-    samples: tuple[Sample, ...]
-
-
-def gauge(name: str, meaning: str, *samples: Sample) -> Family:
-    return Family(name=name, kind="gauge", meaning=meaning, samples=samples)
-
-
-def counter(name: str, meaning: str, *samples: Sample) -> Family:
-    return Family(name=name, kind="counter", meaning=meaning, samples=samples)
-
-
 def metrics_text(health: Health, readings: Readings) -> bytes:
-    lines = []
-    families = *of_turns(health, readings), *of_channels(health), *of_record(health, readings), *of_process(health)
-    for family in families:
-        if family.samples:
-            lines += [f"# HELP {family.name} {family.meaning}", f"# TYPE {family.name} {family.kind}"]
-        lines += [line_of(family.name, sample) for sample in family.samples]
-    return ("\n".join(lines) + "\n").encode()
+    metrics = *of_turns(health, readings), *of_channels(health), *of_record(health, readings), *of_process(health)
+    return "".join(f"{line}\n" for lines in metrics for line in lines).encode()
+
+
+def gauge(name: str, meaning: str, *samples: Sample) -> list[str]:
+    return metric("gauge", name, meaning, *samples)
+
+
+def counter(name: str, meaning: str, *samples: Sample) -> list[str]:
+    return metric("counter", name, meaning, *samples)
+
+
+def metric(kind: str, name: str, meaning: str, *samples: Sample) -> list[str]:
+    """Return the lines of a metric; none without numbers."""
+    head = [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"] if samples else []
+    return [*head, *(line_of(name, sample) for sample in samples)]
 
 
 def line_of(name: str, sample: Sample) -> str:
@@ -279,7 +275,7 @@ def escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-def of_turns(health: Health, readings: Readings) -> Iterator[Family]:
+def of_turns(health: Health, readings: Readings) -> Iterator[list[str]]:
     turns, queued = health.turns, readings.queued_turns
     waiting = () if queued is None else (Sample(queued),)
     failed = [Sample(count, (("reason", reason),)) for reason, count in sorted(turns.failed.items())]
@@ -291,15 +287,15 @@ def of_turns(health: Health, readings: Readings) -> Iterator[Family]:
     yield gauge("hansard_turns_failing", meaning, Sample(turns.failing))
 
 
-def of_channels(health: Health) -> Iterator[Family]:
+def of_channels(health: Health) -> Iterator[list[str]]:
     def each(number: Callable[[ChannelHealth], float]) -> list[Sample]:
         return [Sample(number(channel), (("channel", channel.name),)) for channel in health.channels]
 
-    states = [state for state in DeliveryState if state is not DeliveryState.SENT]
     deliveries = [
         Sample(channel.deliveries.get(state, 0), (("channel", channel.name), ("state", state)))
         for channel in health.channels
-        for state in states
+        for state in DeliveryState
+        if state is not DeliveryState.SENT
     ]
     meaning = "How long ago the platform last answered."
     yield gauge("hansard_channel_up", "1 when the channel has no trouble.", *each(lambda channel: not channel.trouble))
@@ -313,27 +309,25 @@ def of_channels(health: Health) -> Iterator[Family]:
     yield counter("hansard_deliveries_sent_total", meaning, *each(lambda one: one.sent))
 
 
-def of_record(health: Health, readings: Readings) -> Iterator[Family]:
+def of_record(health: Health, readings: Readings) -> Iterator[list[str]]:
     counted = readings.latency.read()
     buckets = [
         Sample(count, (("le", f"{bound:g}"),), "_bucket")
         for bound, count in zip(BOUNDS_SECONDS, counted.within, strict=True)
     ]
     yield gauge("hansard_record_up", "1 when the record can be written.", Sample(not health.record))
-    yield Family(
-        name="hansard_record_commit_seconds",
-        kind="histogram",
-        meaning="How long group commits took, once the write lock was held.",
-        samples=(
-            *buckets,
-            Sample(counted.commits, (("le", "+Inf"),), "_bucket"),
-            Sample(counted.seconds, suffix="_sum"),
-            Sample(counted.commits, suffix="_count"),
-        ),
+    yield metric(
+        "histogram",
+        "hansard_record_commit_seconds",
+        "How long group commits took, once the write lock was held.",
+        *buckets,
+        Sample(counted.commits, (("le", "+Inf"),), "_bucket"),
+        Sample(counted.seconds, suffix="_sum"),
+        Sample(counted.commits, suffix="_count"),
     )
 
 
-def of_process(health: Health) -> Iterator[Family]:
+def of_process(health: Health) -> Iterator[list[str]]:
     config = health.config
     yield gauge("hansard_stopping", "1 while the gateway drains.", Sample(health.status == "stopping"))
     meaning = "1 when the configuration was right the last time that it was read."

@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import msgspec
 
@@ -54,16 +54,14 @@ class JsonFormatter(logging.Formatter):
             return json.dumps(line, default=str)
 
 
-def log_as_json(
-    stream: IO[str] | None = None, level: int = logging.INFO, handler: logging.Handler | None = None
-) -> None:
+def log_as_json(handler: logging.Handler | None = None) -> None:
     """Let everything that is logged in this process be one JSON object a line, on standard error or by a handler."""
-    handler = handler or logging.StreamHandler(stream or sys.stderr)
+    handler = handler or logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger(OWN).setLevel(level)
+    logging.getLogger(OWN).setLevel(logging.INFO)
 
 
 def log(logger: logging.Logger, level: int, event: str, **fields: object) -> None:

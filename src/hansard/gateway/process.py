@@ -43,7 +43,7 @@ from hansard.gateway.health import (
 )
 from hansard.gateway.logs import error_fields, log
 from hansard.ports.channel import Channel
-from hansard.tasks import cancel_all
+from hansard.tasks import cancel_all, wait_until
 
 logger = logging.getLogger("hansard.gateway")
 
@@ -58,7 +58,10 @@ SWITCH_SECONDS = 0.0005
 loop would wait whenever the writer works."""
 
 LOOK_SECONDS = 0.25
-"""How often to look whether the record was migrated or the home taken away."""
+"""How long after a commit to look whether the record was migrated or the home taken away."""
+
+LOOK_SECONDS_MAX = 30.0
+"""How often to look although nothing was heard: a folder above the home may have been renamed."""
 
 LIMIT = "limit"
 """The reason of turns that reached a limit of theirs: that says nothing of the model."""
@@ -89,15 +92,6 @@ class ConfigReload(NamedTuple):
     """ConfigInvalid when anything is wrong with it."""
     openers: Callable[[Settings], Mapping[str, Callable[[], Channel]]]
     """The channels that are configured, by name."""
-
-
-class ConfigChanges(NamedTuple):
-    """What is different in a new configuration."""
-
-    keys: tuple[str, ...]
-    """Settings that are taken up."""
-    fixed: tuple[str, ...]
-    """Settings that are not, until the next start."""
 
 
 def prefer_promptness() -> None:
@@ -170,9 +164,13 @@ class Gateway:
 
     async def _until_unfit(self) -> None:
         """Wait until this process may not write any more; then raise why."""
-        while True:
-            self._app.record.check_fit()
-            await asyncio.sleep(LOOK_SECONDS)
+        heard = asyncio.Event()
+        with self._app.record.notify(heard):
+            while True:
+                heard.clear()
+                self._app.record.check_fit()
+                await wait_until(heard, asyncio.get_running_loop().time() + LOOK_SECONDS_MAX)
+                await asyncio.sleep(LOOK_SECONDS)
 
     async def _give_up(self, tasks: list[asyncio.Task[None]]) -> None:
         """A part ended that should not have: receive no more, and raise why."""
@@ -227,18 +225,18 @@ class Gateway:
         number = self._config.readings + 1
         try:
             loaded = await asyncio.to_thread(self._reloading.read)
-            changes = changes_between(self._loaded, loaded)
+            changed = changes_between(self._loaded, loaded)
             await self._take_up(self._reloading, loaded)
         except MUST_END:
             raise
         except HansardError as error:
-            taken = self._config.taken_up_at
-            self._config = ConfigHealth(taken_up_at=taken, readings=number, refused=str(error))
+            self._config = ConfigHealth(taken_up_at=self._config.taken_up_at, readings=number, refused=str(error))
             log(logger, logging.ERROR, "configuration refused", error=type(error).__name__, why=str(error))
             return
-        taken = now_text()
-        self._config = ConfigHealth(taken_up_at=taken, readings=number, fixed=changes.fixed)
-        log(logger, logging.INFO, "configuration taken up", changed=changes.keys, after_a_restart=changes.fixed)
+        fixed = tuple(key for key in changed if key in FIXED)
+        taken = tuple(key for key in changed if key not in FIXED)
+        self._config = ConfigHealth(taken_up_at=now_text(), readings=number, fixed=fixed)
+        log(logger, logging.INFO, "configuration taken up", changed=taken, after_a_restart=fixed)
 
     async def _take_up(self, reloading: ConfigReload, loaded: LoadedConfig) -> None:
         """Swap what everything goes by. Channels are made before any is closed: what fails then changes nothing."""
@@ -382,13 +380,10 @@ def look_at(path: Path) -> tuple[int, ...]:
     return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns
 
 
-def changes_between(old: LoadedConfig, new: LoadedConfig) -> ConfigChanges:
+def changes_between(old: LoadedConfig, new: LoadedConfig) -> list[str]:
     """Return what is different, by the names of settings; never their values, which may be private."""
     keys = [key for key in SETTINGS if value_at(old.settings, key) != value_at(new.settings, key)]
-    if old.words != new.words:
-        keys.append("notices")
-    fixed = tuple(key for key in keys if key in FIXED)
-    return ConfigChanges(tuple(key for key in keys if key not in fixed), fixed)
+    return keys if old.words == new.words else [*keys, "notices"]
 
 
 def connection_of(loaded: LoadedConfig, channel: str) -> tuple[object, ...]:

@@ -10,14 +10,14 @@ What is too large or cannot be fetched is recorded by its name, and the person i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from hansard.domain.arrivals import Awaited
 from hansard.domain.budgets import Quota
 from hansard.domain.messages import File
 from hansard.errors import ChannelBusy, ChannelError, NotFound, TooLarge
-from hansard.intake.beside import Beside
+from hansard.intake.beside import Beside, Report
 from hansard.ports.channel import Channel, Fetches, RemoteFile
 from hansard.record.api import Record
 from hansard.record.fetches import FileAwaited
@@ -50,13 +50,7 @@ class Named(NamedTuple):
 class Files:
     """Fetches files from one channel."""
 
-    def __init__(
-        self,
-        record: Record,
-        channel: Channel,
-        fetches: Fetches | None,
-        report: Callable[[str, BaseException], None],
-    ) -> None:
+    def __init__(self, record: Record, channel: Channel, fetches: Fetches | None, report: Report) -> None:
         """Without `fetches` nothing can be fetched."""
         self._record, self._channel, self._fetches = record, channel, fetches
         self.beside: Beside[FileAwaited] = Beside(

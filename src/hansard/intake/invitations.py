@@ -9,12 +9,11 @@ On crash: what was not answered is open in the record, and is answered at the ne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from hansard.domain.arrivals import IntakeRules, Origin
 from hansard.errors import ChannelBusy, ChannelError
-from hansard.intake.beside import Beside
-from hansard.ports.channel import Channel, Event
+from hansard.intake.beside import Beside, Report
+from hansard.ports.channel import Channel
 from hansard.record.api import Record
 from hansard.record.invitations import InvitationAnswered, InvitationReceived
 from hansard.tasks import backoff_seconds
@@ -33,7 +32,7 @@ SOURCE_TOGETHER_MAX = 2
 class ChatInvitations:
     """Answers invitations, and follows replaced chats, on one channel."""
 
-    def __init__(self, record: Record, channel: Channel, report: Callable[[str, BaseException], None]) -> None:
+    def __init__(self, record: Record, channel: Channel, report: Report) -> None:
         self._record, self._channel, self._report = record, channel, report
         self.beside: Beside[InvitationReceived] = Beside(
             self._list_due,
@@ -43,20 +42,10 @@ class ChatInvitations:
             report=report,
         )
 
-    def apply_settings(self, rules: IntakeRules) -> None:
-        self._rules = rules
-
-    async def take_invitation(self, origin: Origin, *, replaces: str = "") -> None:
+    async def take_invitation(self, origin: Origin, rules: IntakeRules, *, replaces: str) -> None:
         """Record that the agent is asked into a chat, or that a chat was replaced; it is answered beside this."""
-        if await self._record.invitations.receive(origin, self._rules, replaces=replaces):
+        if await self._record.invitations.receive(origin, rules, replaces=replaces):
             self.beside.wake()
-
-    def company_text(self, event: Event) -> str:
-        """Return what people are told when others come into a direct chat, or can come."""
-        name = self._channel.account.removeprefix("@").partition(":")[0]
-        if not event.text:
-            return self._record.words.opened.format(name=name)
-        return self._record.words.company.format(who=event.text, name=name)
 
     async def _list_due(self) -> list[InvitationReceived]:
         return await self._record.invitations.list_due(

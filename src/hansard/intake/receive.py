@@ -35,7 +35,7 @@ from hansard.errors import (
     RecordRefused,
     RecordUnavailable,
 )
-from hansard.intake.beside import HEAL_SECONDS, Beside
+from hansard.intake.beside import HEAL_SECONDS, Beside, Report
 from hansard.intake.commands.registry import ChatCommands, names
 from hansard.intake.commands.turns import read_command
 from hansard.intake.files import Files, Named
@@ -55,7 +55,6 @@ QUIET_CURSOR_SECONDS = 60.0
 """How often the cursor is noted while nothing happens: an older one only means that nothing is received again."""
 
 Result = TypeVar("Result")
-Report = Callable[[str, BaseException], None]
 
 
 class Wake(NamedTuple):
@@ -121,7 +120,8 @@ class ChannelIntake:
         self.invitations = ChatInvitations(record, channel, report)
         self._commands = ChatCommands(record, channel.name, settings, model)
         self.apply_settings(settings)
-        self._held: set[str] | None = None
+        self._held: set[str] = set()
+        self._knows_held = False
         self._noted_at = -QUIET_CURSOR_SECONDS
         self._mention = mention_of(channel.account)
 
@@ -133,7 +133,6 @@ class ChannelIntake:
         self._rules = IntakeRules(settings.resets, settings.pairing, quota)
         self.files.apply_settings(self._options.attachment_bytes_max, quota)
         self._commands.apply_settings(settings)
-        self.invitations.apply_settings(self._rules)
 
     def jobs(self) -> list[Beside[Any]]:
         """Return what is done beside receiving: each is run by whoever serves the channel."""
@@ -142,18 +141,18 @@ class ChannelIntake:
     async def held(self) -> HeldEvents:
         """Return the events that could not be read yet, for the channel to try again."""
         raws = await self._record.intake.list_held(self._channel.name, self._channel.account)
-        return HeldEvents(raws, lambda event_id: event_id in (self._held or ()))
+        return HeldEvents(raws, lambda event_id: event_id in self._held)
 
     async def take_batch(self, batch: Batch) -> list[Wake]:
         """Take in a batch, and return the turns that it asks for. The same batch again changes nothing.
 
         While the record cannot be written this waits: the platform keeps what was not taken.
         """
-        if self._held is None:
+        if not self._knows_held:
             ids = await self._persist(
                 lambda: self._record.intake.list_held_ids(self._channel.name, self._channel.account)
             )
-            self._held = set(ids)
+            self._held, self._knows_held = set(ids), True
         for chat in batch.cut:
             await self._tell_cut(chat, batch.cursor)
         rooms: dict[str, list[Event]] = {}
@@ -208,7 +207,7 @@ class ChannelIntake:
 
     async def _take_event(self, event: Event, cursor: str) -> Wake | None:
         """Take in one event; one that cannot be recorded stops no other."""
-        handle = take_unverified if event.is_unverified else HANDLERS[event.kind]
+        handle = ChannelIntake._unverified if event.is_unverified else HANDLERS[event.kind]
         try:
             parse_key(event.chat)
             check_sender(event.sender)
@@ -251,13 +250,8 @@ class ChannelIntake:
         )
 
     async def _ignore(self, event: Event, cursor: str) -> None:
-        was_held = event.id in (self._held or ())
-        if cursor or was_held:
+        if cursor or event.id in self._held:
             await self._record.intake.pass_event(self._origin(cursor, event))
-            self._forget_held(event)
-
-    def _forget_held(self, event: Event) -> None:
-        if self._held is not None:
             self._held.discard(event.id)
 
     def _is_for_agent(self, event: Event) -> bool:
@@ -298,7 +292,7 @@ class ChannelIntake:
         if arrival.files:
             self.files.beside.wake()
         if received.outcome in {ArrivalOutcome.TAKEN, ArrivalOutcome.KNOWN}:
-            self._forget_held(event)
+            self._held.discard(event.id)
         elif runs and cursor:
             await self._record.intake.pass_event(self._origin(cursor))
         if not received.session_id:
@@ -316,7 +310,7 @@ class ChannelIntake:
             return ArrivalKind.KEPT
         if event.is_unverified or self._age.seconds(event.sent_at_ms) > self._options.answer_age_seconds_max:
             return ArrivalKind.UNVERIFIED if event.is_unverified else ArrivalKind.LATE
-        if answers(event, parsed):
+        if event.kind is EventKind.ANSWER or (parsed is not None and parsed.name in ANSWER_COMMANDS):
             return ArrivalKind.ANSWER
         if parsed is None:
             return ArrivalKind.ASK
@@ -331,7 +325,7 @@ class ChannelIntake:
         overheard = ArrivalKind.OBSERVED if self._options.observe else None
         kept = ArrivalKind.KEPT if self._is_for_agent(event) else overheard
         otherwise = kept if kind is ArrivalKind.ANSWER else None
-        is_late = event.id in (self._held or ())  # it could be read only now, so it was said before
+        is_late = event.id in self._held  # it could be read only now, so it was said before
         given = None if is_late else read_answer(event, parsed, kind, self._channel.account)
         message = message_of(event, origin, parts, otherwise or kind, is_command=parsed is not None)
         title = " ".join(parsed.argument.split())[:TITLE_CHARACTERS_MAX] if parsed is not None else ""
@@ -351,6 +345,13 @@ class ChannelIntake:
         )
 
     # Other events.
+
+    async def _unverified(self, event: Event, cursor: str) -> Wake | None:
+        """Somebody who is not verified said or changed something: that is no command, and answers nothing."""
+        if self._is_for_agent(event) or self._options.observe:
+            return await self._say(event, cursor, None)
+        await self._ignore(event, cursor)
+        return None
 
     async def _choice(self, event: Event, cursor: str) -> Wake | None:
         """Somebody chose an answer beside a post. A sign that is no answer to a question is kept as what it says."""
@@ -374,7 +375,7 @@ class ChannelIntake:
 
     async def _unreadable(self, event: Event, cursor: str) -> None:
         origin = self._origin(cursor, event)
-        if await self._record.intake.hold_event(origin, event.raw, tells=event.is_direct) and self._held is not None:
+        if await self._record.intake.hold_event(origin, event.raw, tells=event.is_direct):
             self._held.add(event.id)
 
     async def _invitation(self, event: Event, cursor: str) -> None:
@@ -382,20 +383,14 @@ class ChannelIntake:
         origin = self._origin(cursor, event)
         if replaces:
             origin = msgspec.structs.replace(origin, chat=event.about)
-        await self.invitations.take_invitation(origin, replaces=replaces)
+        await self.invitations.take_invitation(origin, self._rules, replaces=replaces)
 
     async def _company(self, event: Event, cursor: str) -> None:
         """A direct chat has become a room, where the agent may answer only to its name: people have to know that."""
-        text = "" if self._options.answer is Answers.EVERYTHING else self.invitations.company_text(event)
+        template = self._record.words.company if event.text else self._record.words.opened
+        told = template.format(who=event.text, name=localpart_of(self._channel.account))
+        text = "" if self._options.answer is Answers.EVERYTHING else told
         await self._record.intake.pass_event(self._origin(cursor, event), text)
-
-
-async def take_unverified(intake: ChannelIntake, event: Event, cursor: str) -> Wake | None:
-    """Record words, or a change of them, whose sender is not verified. They are no command, and answer nothing."""
-    if intake._is_for_agent(event) or intake._options.observe:  # noqa: SLF001 - one of its handlers
-        return await intake._say(event, cursor, None)  # noqa: SLF001
-    await intake._ignore(event, cursor)  # noqa: SLF001
-    return None
 
 
 Handler = Callable[[ChannelIntake, "Event", str], Awaitable[Wake | None]]
@@ -419,11 +414,6 @@ ANSWER_COMMANDS = frozenset({"yes", "no"})
 """Commands that answer. They are carried out in the commit that records them."""
 
 
-def answers(event: Event, parsed: CommandLine | None) -> bool:
-    """Return whether an event can be nothing but an answer: a choice beside a post, or a command."""
-    return event.kind is EventKind.ANSWER or (parsed is not None and parsed.name in ANSWER_COMMANDS)
-
-
 def read_answer(event: Event, parsed: CommandLine | None, kind: ArrivalKind, account: str) -> Given | None:
     """Return what an event answers; None when it says something else. What was edited or passed on answers nothing."""
     if kind not in {ArrivalKind.ASK, ArrivalKind.ANSWER} or event.kind is EventKind.EDIT or event.is_forwarded:
@@ -436,10 +426,13 @@ def read_answer(event: Event, parsed: CommandLine | None, kind: ArrivalKind, acc
     return msgspec.structs.replace(given, about=event.reply_to) if given is not None else None
 
 
+def localpart_of(account: str) -> str:
+    return account.removeprefix("@").partition(":")[0]
+
+
 def mention_of(account: str) -> re.Pattern[str]:
     """Return how a command begins that is said to the agent by its name."""
-    localpart = account.removeprefix("@").partition(":")[0]
-    names = "|".join(re.escape(name) for name in (account, localpart) if name)
+    names = "|".join(re.escape(name) for name in (account, localpart_of(account)) if name)
     return re.compile(rf"\s*@?(?:{names})\s*[:,]?\s+(?=/)", re.IGNORECASE)
 
 

@@ -237,7 +237,7 @@ async def test_a_storm_of_rate_limits(stage: Stage) -> None:
     stage.api.storm_seconds = 1
     await stage.say("One", "Two", "Three")
     async with stage.dispatching() as dispatcher:
-        await until(lambda: "asks to wait" in dispatcher.standing.trouble)
+        await until(lambda: "asks to wait" in dispatcher.sender.health.trouble)
         assert stage.shown == []
         stage.api.storm_seconds = 0
         async with asyncio.timeout(WAIT_SECONDS_MAX):
@@ -258,7 +258,7 @@ async def test_a_busy_group_holds_up_nobody_else(stage: Stage) -> None:
         await stage.say("Hello, Ann")
         await until(lambda: stage.shown == ["Hello, Ann"])
         assert stage.api.world.of_bot(group) == []
-        assert dispatcher.standing.trouble == ""
+        assert dispatcher.sender.health.trouble == ""
     await stage.drained()
     assert stage.api.world.of_bot(group) == ["One", "Two"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.channels import open_channels
+from hansard.app.channels import channel_openers
 from hansard.channels.telegram import open_telegram
 from hansard.channels.telegram.keeping import read_token
 from hansard.domain.settings import Channels, Settings
@@ -41,7 +41,8 @@ def test_the_token_is_read_from_the_environment_or_a_file(home: Path) -> None:
     assert read_token(home, "").account == "12345"
     assert read_token(home, " 678:AAtestTOKENtestTOKENtest ").account == "678"
     settings = Settings(channels=Channels(telegram=Telegram(enabled=True)))
-    (channel,) = open_channels(home, settings, {})
+    (opened,) = channel_openers(home, settings, {}).values()
+    channel = opened()
     assert (channel.name, channel.account) == ("telegram", "12345")
 
 
@@ -69,7 +70,8 @@ def everything_logged() -> Iterator[io.StringIO]:
     """Whatever any library logs, at any level, as the gateway writes it, and as it came."""
     stream, plain = io.StringIO(), logging.getLogger()
     before = (plain.handlers, plain.level)
-    log_as_json(stream, logging.DEBUG)
+    log_as_json(logging.StreamHandler(stream))
+    logging.getLogger("hansard").setLevel(logging.DEBUG)
     plain.setLevel(logging.DEBUG)
     raw = logging.StreamHandler(stream)
     plain.addHandler(raw)

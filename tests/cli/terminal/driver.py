@@ -12,7 +12,9 @@ import json
 import sys
 from pathlib import Path
 
-from hansard.cli.terminal.completion import Completion, SessionChoice, complete
+from prompt_toolkit.completion import Completion
+
+from hansard.cli.terminal.completion import SessionChoice, complete
 from hansard.cli.terminal.picker import pick
 from hansard.cli.terminal.screen import Screen
 from hansard.domain.messages import Role, Status, ToolCall
@@ -56,7 +58,6 @@ class Conversation:
         self.screen = Screen(
             submit=self.submit,
             interrupt=self.interrupt,
-            leave=lambda: self.write("left"),
             status=lambda: f"driver · {self.plays} plays · record: in order",
             completions=self.complete,
             history_path=log.with_suffix(".history"),
@@ -131,6 +132,7 @@ async def main(arguments: list[str]) -> None:
     conversation.screen.note("ready")
     try:
         await conversation.screen.run()
+        conversation.write("left")
     except RuntimeError as error:
         print(f"raised: {error}")  # noqa: T201 - what the terminal shows after the screen is restored
     print("goodbye")  # noqa: T201 - as above

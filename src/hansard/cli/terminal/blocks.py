@@ -307,15 +307,11 @@ class Pen:
         """Something else was written in between: what comes next stands apart from it."""
         self._apart = True
 
-    def write(self, renderer: Renderer, blocks: Sequence[Block]) -> list[str]:
-        return self._lines(renderer, blocks, live=False)
-
     def preview(self, renderer: Renderer, blocks: Sequence[Block]) -> list[str]:
         """Return the lines of blocks that are not finished, as if they were the last."""
-        ahead = copy.copy(self)
-        return ahead._lines(renderer, blocks, live=True)  # noqa: SLF001 - a copy of this very object
+        return copy.copy(self).write(renderer, blocks, live=True)
 
-    def _lines(self, renderer: Renderer, blocks: Sequence[Block], *, live: bool) -> list[str]:
+    def write(self, renderer: Renderer, blocks: Sequence[Block], *, live: bool = False) -> list[str]:
         lines: list[str] = []
         index = 0
         while index < len(blocks):

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
-from prompt_toolkit.completion import CompleteEvent, Completer
-from prompt_toolkit.completion import Completion as Candidate
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from hansard.cli.terminal.text import safe_line
+from hansard.domain.text import shorten
 from hansard.errors import HansardError
 
 CANDIDATES_MAX: Final = 50
 """More than this is no help to anyone."""
 
-
 WORDS_CHARACTERS_MAX: Final = 40
 """Words of a session in the menu: what 80 columns leave beside its time."""
-
-
-class Completion(NamedTuple):
-    """One way to go on: the whole text before the cursor becomes `text`."""
-
-    text: str
-    display: str = ""
-    about: str = ""
 
 
 class SessionChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,21 +37,22 @@ def complete(text: str, *, commands: Mapping[str, str], sessions: Sequence[Sessi
     if not text.startswith("/") or "\n" in text:
         return []
     if not space:
-        named = [Completion(name, name, about) for name, about in commands.items() if name.startswith(command)]
-        return named[:CANDIDATES_MAX]
-    if command != "/resume":
-        return []
-    return list(islice(_named(command, argument.strip().casefold(), sessions), CANDIDATES_MAX))
+        found = [(name, name, about) for name, about in commands.items() if name.startswith(command)]
+    else:
+        found = list(_named(argument.strip().casefold(), sessions)) if command == "/resume" else []
+    return [
+        Completion(whole, -len(text), display=safe_line(display), display_meta=safe_line(about))
+        for whole, display, about in found[:CANDIDATES_MAX]
+    ]
 
 
-def _named(command: str, sought: str, sessions: Sequence[SessionChoice]) -> Iterator[Completion]:
+def _named(sought: str, sessions: Sequence[SessionChoice]) -> Iterator[tuple[str, str, str]]:
     """Give the sessions whose id begins with what is sought, or whose title has it. The id is what is filled in."""
     for session in sessions:
         if session.id.startswith(sought) or sought in session.title.casefold():
-            words = session.title or session.text
-            words = words if len(words) <= WORDS_CHARACTERS_MAX else f"{words[: WORDS_CHARACTERS_MAX - 1]}…"
+            words = shorten(session.title or session.text, WORDS_CHARACTERS_MAX)
             about = " · ".join(filter(None, (session.when, session.id if words else "")))
-            yield Completion(f"{command} {session.id}", words or session.id, about)
+            yield f"/resume {session.id}", words or session.id, about
 
 
 class Suggestions(Completer):
@@ -71,21 +62,19 @@ class Suggestions(Completer):
         """`ask` gets the text before the cursor."""
         self._ask = ask
 
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Candidate]:
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """Give none: they are always looked up asynchronously."""
         del document, complete_event
         return ()
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
-    ) -> AsyncGenerator[Candidate, None]:
+    ) -> AsyncGenerator[Completion, None]:
         """Give what the text before the cursor may become; where the record cannot be read, nothing."""
         del complete_event
-        before = document.text_before_cursor
         try:
-            found = await self._ask(before)
+            found = await self._ask(document.text_before_cursor)
         except HansardError:
             return
         for each in found:
-            display = safe_line(each.display or each.text)
-            yield Candidate(each.text, -len(before), display=display, display_meta=safe_line(each.about))
+            yield each

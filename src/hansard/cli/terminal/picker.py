@@ -120,6 +120,7 @@ async def pick(
         output=terminal,
         input=input,
         erase_when_done=True,
+        terminal_size_polling_interval=None,  # a signal tells of a change
     )
     # A lone Esc is told from the beginning of another key by waiting; half a second would be felt.
     app.ttimeoutlen = 0.05

@@ -1,4 +1,4 @@
-"""What a terminal can do, and the screen of one that can only print lines: finished text out, lines in."""
+"""What a terminal can do; the screen of one that can only print lines; and the lines of standard input."""
 
 from __future__ import annotations
 
@@ -6,69 +6,86 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Final
+
+from hansard.domain.limits import ENTRY_BYTES_MAX
+from hansard.errors import InvalidInput
+from hansard.tasks import wait_for_first
 
 READ_BYTES: Final = 64 * 1024
 
 
-def is_dumb(environment: Mapping[str, str] = os.environ) -> bool:
+def is_dumb() -> bool:
     """Whether the terminal can only print lines, or there is none."""
-    dumb = environment.get("TERM", "").lower() in ("dumb", "unknown", "")
+    dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown", "")
     return dumb or not (sys.stdin.isatty() and sys.stdout.isatty())
 
 
-def reflows(environment: Mapping[str, str] = os.environ) -> bool:
+def reflows() -> bool:
     """Whether the terminal breaks long lines anew when it gets narrower. Most do."""
-    if "TMUX" in environment:
+    if "TMUX" in os.environ:
         return True
-    return "XTERM_VERSION" not in environment and not environment.get("TERM", "").startswith(("linux", "screen"))
+    return "XTERM_VERSION" not in os.environ and not os.environ.get("TERM", "").startswith(("linux", "screen"))
 
 
-class PlainInput:
-    """Lines of standard input, as they come. Reads the descriptor itself, so nothing waits in a thread at the end."""
-
-    def __init__(self, line: Callable[[str], None], end: Callable[[], None]) -> None:
-        """`line` hears each line, `end` that there are no more."""
-        self._line = line
-        self._end = end
-        self._rest = b""
-        self._descriptor = sys.stdin.fileno()
-
-    def read(self) -> bool:
-        """Take what is there; return whether more may come."""
-        try:
-            data = os.read(self._descriptor, READ_BYTES)
-        except OSError:
-            data = b""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if not data and self._rest:
-            lines, self._rest = [self._rest], b""
+async def input_lines() -> AsyncIterator[str]:
+    """Give the lines of standard input, as they come; one that is longer than an entry comes in pieces."""
+    rest = b""
+    while data := await read_input():
+        *lines, rest = (rest + data).split(b"\n")
+        if len(rest) > ENTRY_BYTES_MAX:
+            lines, rest = [*lines, rest], b""
         for line in lines:
-            self._line(line.decode(errors="replace"))
-        if not data:
-            self._end()
-        return bool(data)
+            yield line.decode(errors="replace").rstrip("\r")
+    if rest:
+        yield rest.decode(errors="replace").rstrip("\r")
 
 
-async def run_plain(
-    line: Callable[[str], None], interrupt: Callable[[], None], end: Callable[[], None], left: asyncio.Event
-) -> None:
-    """Read lines until somebody leaves. Ctrl-C is a signal here."""
+async def read_input() -> bytes:
+    """Read the descriptor of standard input in a daemon thread: nobody has to wait for it at the end.
+
+    (Python's own buffered input is locked by whoever reads it, and aborts a process that leaves meanwhile.)
+    """
     loop = asyncio.get_running_loop()
-    lines = PlainInput(line, end)
-    descriptor = sys.stdin.fileno()
+    found: asyncio.Future[bytes] = loop.create_future()
+
+    def give(data: bytes, why_not: str) -> None:
+        if found.done():
+            return
+        if why_not:
+            found.set_exception(InvalidInput(f"standard input cannot be read: {why_not}"))
+        else:
+            found.set_result(data)
+
+    def read() -> None:
+        data, why_not = b"", ""
+        try:
+            data = os.read(sys.stdin.fileno(), READ_BYTES)
+        except OSError as error:
+            why_not = error.strerror or type(error).__name__
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(give, data, why_not)
+
+    threading.Thread(target=read, daemon=True).start()
+    return await found
+
+
+async def run_plain(line: Callable[[str], None], interrupt: Callable[[], None], left: asyncio.Event) -> None:
+    """Hear lines until somebody leaves, or there are no more. Ctrl-C is a signal here."""
+
+    async def hear() -> None:
+        with suppress(InvalidInput):  # a terminal that went away has no more lines
+            async for text in input_lines():
+                line(text)
+
+    loop = asyncio.get_running_loop()
     with suppress(ValueError, RuntimeError):  # not in the main thread: whoever is there has the signal
         loop.add_signal_handler(signal.SIGINT, interrupt)
     try:
-        try:
-            loop.add_reader(descriptor, lambda: lines.read() or loop.remove_reader(descriptor))
-        except PermissionError:  # a file is always ready, and epoll refuses to say so
-            while lines.read() and not left.is_set():  # noqa: ASYNC110 - others run in between; nothing is waited for
-                await asyncio.sleep(0)
-        await left.wait()
+        await wait_for_first(asyncio.create_task(hear()), asyncio.create_task(left.wait()))
     finally:
-        loop.remove_reader(descriptor)
         with suppress(ValueError, RuntimeError):
             loop.remove_signal_handler(signal.SIGINT)

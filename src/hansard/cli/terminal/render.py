@@ -24,6 +24,7 @@ from rich import markdown as rich_markdown
 from rich.color import ColorSystem
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
+from rich.style import Style
 from rich.text import Text
 from rich.theme import Theme
 
@@ -36,19 +37,6 @@ TABLE_COLUMN_CELLS_MIN: Final = 6
 LIVE_TEXT_LINES_MAX: Final = 40
 """Lines of a paragraph that are drawn while it is written; of a longer one only its end."""
 
-CODES: Final = {
-    "bold": "1",
-    "dim": "2",
-    "yellow": "33",
-    "magenta": "35",
-    "cyan": "36",
-    "bright_red": "91",
-    "bright_green": "92",
-    "bright_blue": "94",
-    "bright_cyan": "96",
-}
-"""What switches a style of code on, in a terminal's own numbers."""
-
 RULE_COLUMNS: Final = 40
 THEME: Final = Theme(
     {
@@ -60,7 +48,6 @@ THEME: Final = Theme(
         "markdown.h4": "bold",
         "markdown.h5": "bold italic",
         "markdown.h6": "italic",
-        "markdown.h7": "italic",
         "markdown.block_quote": "italic",
         "markdown.item.bullet": "bold",
         "markdown.item.number": "bold",
@@ -374,7 +361,7 @@ class Renderer:
         return "".join(self.styled(piece.text, piece.style) for piece in line)
 
     def styled(self, text: str, style: str) -> str:
-        return f"\x1b[{CODES[style]}m{text}\x1b[0m" if style and self.colour else text
+        return Style.parse(style).render(text, color_system=ColorSystem.STANDARD) if style and self.colour else text
 
     def _markdown(self, text: str, width: int, *, live: bool) -> list[str]:
         try:

@@ -21,6 +21,7 @@ from typing import Final, TextIO
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completion
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition, has_completions
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
@@ -43,7 +44,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from hansard.cli import load
-from hansard.cli.terminal.completion import Completion, Suggestions
+from hansard.cli.terminal.completion import Suggestions
 from hansard.cli.terminal.plain import is_dumb, reflows, run_plain
 from hansard.cli.terminal.text import STYLED, cut, safe_line, tail_rows
 from hansard.cli.terminal.view import MARKER, RENDER, View
@@ -142,7 +143,6 @@ class Screen:
         *,
         submit: Callable[[str], None],
         interrupt: Callable[[], bool],
-        leave: Callable[[], None],
         status: Callable[[], str],
         completions: Callable[[str], Awaitable[list[Completion]]],
         history_path: Path | None,
@@ -154,12 +154,10 @@ class Screen:
         """`input` and `output` are the standard ones unless they are given.
 
         `submit` is called at Enter; the text may have many lines. `interrupt` at Ctrl-C with nothing typed; it returns
-        whether something was interrupted: if nothing was, the person leaves. `leave` at Ctrl-D with nothing typed, a
-        second Ctrl-C, and the end of the input; `run` returns after it.
+        whether something was interrupted: if nothing was, the person leaves, as with a second Ctrl-C.
         """
         self._on_submit = submit
         self._on_interrupt = interrupt
-        self._on_leave = leave
         self._status = status
         self._plain = output is None and is_dumb()
         self._output = output or TerminalOutput.on(sys.stdout, colour=colour)
@@ -215,7 +213,7 @@ class Screen:
         try:
             if self._plain:
                 self._print([])
-                await run_plain(self._submit, self._interrupt, self._leave, self._left)
+                await run_plain(self._submit, self._interrupt, self._left)
             elif not self._left.is_set():
                 self._app = Drawn(
                     layout=self._layout(),
@@ -231,7 +229,7 @@ class Screen:
                 # Ctrl-C is a key here; signals and unhandled errors stay with whoever runs the process.
                 await self._app.run_async(handle_sigint=False, set_exception_handler=False)
         except EOFError:
-            self._leave()
+            pass  # a terminal that went away is a person who left
         finally:
             self._running, self._ended = False, True
             if self._timer is not None:
@@ -351,7 +349,7 @@ class Screen:
         if self._input.text:
             self._input.delete()
         else:
-            self._leave()
+            self.leave()
 
     def _submit(self, text: str) -> None:
         if text.strip():
@@ -360,15 +358,9 @@ class Screen:
     def _interrupt(self) -> None:
         now = time.monotonic()
         if now - self._interrupted_at < LEAVE_SECONDS or not self._on_interrupt():
-            self._leave()
+            self.leave()
         else:
             self._interrupted_at = now
-
-    def _leave(self) -> None:
-        if not self._left.is_set():
-            self._left.set()
-            self._on_leave()
-        self._end()
 
     def _end(self, error: BaseException | None = None) -> None:
         if self._app is not None:

@@ -7,7 +7,7 @@ removed; all untrusted text went through `safe`; without colour there is not one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from hansard.cli import load
@@ -17,7 +17,7 @@ from hansard.cli.terminal.text import cut, safe, safe_line, wrap
 from hansard.domain.messages import File, Part, Reasoning, Role, Status, Text, ToolCall, ToolResult, join_text
 from hansard.domain.people import is_terminal_author
 from hansard.domain.sessions import TurnState
-from hansard.record.messages.entries import Chunk, Entry
+from hansard.record.messages.entries import Chunk, Entry, MessageAdded, MessageOpened, MessageSealed
 
 RENDER: Final = "hansard.cli.terminal.render"
 """Loaded by name when there is something to render: it brings rich's Markdown and highlighting with it."""
@@ -67,11 +67,6 @@ class View:
         self._printed = False
         self._last_was_line = False
         self._live: str | None = ""
-        self._kinds: dict[str, Callable[[Entry], list[str]]] = {
-            "message.added": self._added,
-            "message.opened": self._opened,
-            "message.sealed": self._sealed,
-        }
 
     def feed(self, item: Entry | Chunk) -> list[str]:
         """Take the next item; return the pieces that are final now. Kinds that a person need not see give none."""
@@ -79,8 +74,14 @@ class View:
         if isinstance(item, Chunk):
             return self._streamed(item)
         left = self._enter(item.session_id)
-        if (shown := self._kinds.get(item.kind)) is not None:
-            return [*left, *shown(item)]
+        match item.body:
+            case MessageAdded() as added:
+                return [*left, *self._added(added)]
+            case MessageOpened():
+                self._streams[item.id] = self._new_stream()
+                return left
+            case MessageSealed() as sealed:
+                return [*left, *self._sealed(sealed)]
         return [*left, *self._lines(f"{DASH} {text}" for text in happened(item))]
 
     @property
@@ -120,10 +121,6 @@ class View:
 
     # What is being written.
 
-    def _opened(self, entry: Entry) -> list[str]:
-        self._streams[entry.id] = self._new_stream()
-        return []
-
     def _streamed(self, chunk: Chunk) -> list[str]:
         stream = self._streams.get(chunk.message_id)
         if stream is None:
@@ -136,22 +133,20 @@ class View:
             return self._say(stream, text)
         return self._think(stream, text) if chunk.part == "reasoning" else []
 
-    def _sealed(self, entry: Entry) -> list[str]:
+    def _sealed(self, body: MessageSealed) -> list[str]:
         """Finish a message. What its chunks did not bring is taken from the seal."""
-        parts: tuple[Part, ...] = getattr(entry.body, "parts", ())
-        message_id = getattr(entry.body, "message_id", "")
-        stream = self._streams.get(message_id)
+        stream = self._streams.get(body.message_id)
         if stream is None:
-            stream = self._streams[message_id] = self._new_stream()
+            stream = self._streams[body.message_id] = self._new_stream()
         pieces: list[str] = []
         if stream.whole:
             if self._reasoning and not stream.offset_bytes:
-                pieces += self._think(stream, "".join(part.text for part in parts if isinstance(part, Reasoning)))
-            pieces += self._say(stream, join_text(parts)[stream.characters :])
+                pieces += self._think(stream, "".join(part.text for part in body.parts if isinstance(part, Reasoning)))
+            pieces += self._say(stream, join_text(body.parts)[stream.characters :])
         pieces += self._think_flush(stream)
         pieces += self._write(stream, stream.splitter.finish())
-        self._streams.pop(message_id, None)
-        return [*pieces, *self._lines(call_lines(entry))]
+        del self._streams[body.message_id]
+        return [*pieces, *self._lines(call_lines(body))]
 
     def _say(self, stream: Stream, text: str) -> list[str]:
         if not text:
@@ -209,23 +204,20 @@ class View:
 
     # What comes whole.
 
-    def _added(self, entry: Entry) -> list[str]:
-        role = getattr(entry.body, "role", "")
-        parts: tuple[Part, ...] = getattr(entry.body, "parts", ())
-        author = getattr(entry.body, "author", "")
-        if role == Role.USER:
-            return self._said(parts, author, "")
-        if role == Role.NOTICE:
-            if author:
-                return self._said(parts, "", DIM)
-            return self._print(wrap(safe(join_text(parts)), self._width), DIM)
-        if role == Role.TOOL:
-            return self._lines(result_lines(parts))
-        if role == Role.ASSISTANT:
+    def _added(self, body: MessageAdded) -> list[str]:
+        if body.role == Role.USER:
+            return self._said(body.parts, body.author, "")
+        if body.role == Role.NOTICE:
+            if body.author:
+                return self._said(body.parts, "", DIM)
+            return self._print(wrap(safe(join_text(body.parts)), self._width), DIM)
+        if body.role == Role.TOOL:
+            return self._lines(result_lines(body.parts))
+        if body.role == Role.ASSISTANT:
             stream = self._new_stream()
-            pieces = self._say(stream, join_text(parts))
+            pieces = self._say(stream, join_text(body.parts))
             pieces += self._write(stream, stream.splitter.finish())
-            return [*pieces, *self._lines(call_lines(entry))]
+            return [*pieces, *self._lines(call_lines(body))]
         return []
 
     def _said(self, parts: Iterable[Part], author: str, style: str) -> list[str]:
@@ -255,11 +247,10 @@ class View:
         return f"{style}{text}{RESET}" if style and text and self._colour else text
 
 
-def call_lines(entry: Entry) -> list[str]:
+def call_lines(body: MessageAdded | MessageSealed) -> list[str]:
     """Return what stands below an answer: the tools that it called, and that it was interrupted."""
-    parts: tuple[Part, ...] = getattr(entry.body, "parts", ())
-    calls = [f"→ {part.name} {part.arguments}" for part in parts if isinstance(part, ToolCall)]
-    return [*calls, INTERRUPTED] if getattr(entry.body, "status", "") == Status.INTERRUPTED else calls
+    calls = [f"→ {part.name} {part.arguments}" for part in body.parts if isinstance(part, ToolCall)]
+    return [*calls, INTERRUPTED] if body.status == Status.INTERRUPTED else calls
 
 
 def result_lines(parts: Iterable[Part]) -> list[str]:

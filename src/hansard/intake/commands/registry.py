@@ -18,7 +18,7 @@ from hansard.domain.access import Right, Standpoint, deed_of, is_denied, refusal
 from hansard.domain.arrivals import ArrivalOutcome, Origin
 from hansard.domain.budgets import quota_of
 from hansard.domain.chats import reply_id_of
-from hansard.domain.messages import Message
+from hansard.domain.messages import Message, Role
 from hansard.domain.policy import policy_of
 from hansard.domain.settings import Settings
 from hansard.errors import Ambiguous, HansardError, NotFound, OutcomeUnknown, RecordUnavailable, SessionEnded
@@ -38,6 +38,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     run: Callable[[CommandScene, str], Awaitable[CommandReply]]
     deny: Callable[[CommandScene, str], Awaitable[CommandReply]] | None = None
     """What is done where the command is denied; None: the person is told so."""
+
+
+async def show_help(scene: CommandScene, argument: str) -> CommandReply:
+    del argument
+    return scene.reply(help_text())
 
 
 COMMANDS: dict[str, Command] = {
@@ -79,32 +84,27 @@ COMMANDS: dict[str, Command] = {
     "unlink": Command(
         arguments="", summary="Part from those whom you were linked to.", run=people.unlink, deny=people.unlink_room
     ),
+    "help": Command(arguments="", summary="Show this.", run=show_help),
 }
-"""Every command but /help, which lists them."""
 
 
 def names() -> list[str]:
-    return sorted([*COMMANDS, "help"])
+    return sorted(COMMANDS)
 
 
 def summaries() -> dict[str, str]:
-    """Return what each command does, by its name with the stroke, for completion."""
-    return {f"/{name}": COMMANDS[name].summary if name in COMMANDS else "List the commands." for name in names()}
+    """Return what each command does, by its name with the stroke, for completion.
+
+    "Show this." would say nothing there.
+    """
+    return {f"/{name}": COMMANDS[name].summary for name in names()} | {"/help": "List the commands."}
 
 
 def help_text() -> str:
     shown = [(f"/{name} {command.arguments}".strip(), command.summary) for name, command in COMMANDS.items()]
-    shown.append(("/help", HELP.summary))
     width = max(len(name) for name, _ in shown)
     return "\n".join(f"{name:<{width}}  {summary}" for name, summary in shown)
 
-
-async def show_help(scene: CommandScene, argument: str) -> CommandReply:
-    del argument
-    return scene.reply(help_text())
-
-
-HELP = Command(arguments="", summary="Show this.", run=show_help)
 
 MEANT = {
     "clear": "new",
@@ -145,14 +145,13 @@ REPEATABLE = frozenset(
 )
 """Commands that may be run again when nobody knows whether they were: twice is the same as once."""
 
-
 RECORDED_BY_THEMSELVES = frozenset({"new"})
 """Commands that are one commit with what they do and with their reply."""
 
 
 async def run_command(scene: CommandScene, text: str, parsed: CommandLine) -> CommandReply:
     """Run a command. The command and its reply are recorded, the reply where the conversation then is."""
-    asked = asked_by(Message.notice(text.strip()), scene.owner)
+    asked = Message.make(Role.NOTICE, text.strip(), author=scene.owner)
     if parsed.name not in RECORDED_BY_THEMSELVES:
         await append_open(scene, scene.session_id, asked)
     outcome = await perform(msgspec.structs.replace(scene, asked=asked), parsed)
@@ -166,7 +165,7 @@ async def run_command(scene: CommandScene, text: str, parsed: CommandLine) -> Co
 
 async def perform(scene: CommandScene, parsed: CommandLine) -> CommandReply:
     """Do what a command asks for, and return its reply; whoever calls records both."""
-    command = HELP if parsed.name == "help" else COMMANDS.get(parsed.name)
+    command = COMMANDS.get(parsed.name)
     try:
         if command is None:
             return scene.reply(suggestion(parsed.name))
@@ -189,11 +188,6 @@ async def run_allowed(scene: CommandScene, command: Command, parsed: CommandLine
     if command.deny is not None:
         return await command.deny(scene, parsed.argument)
     return scene.reply(refusal(deed, scene.standpoint))
-
-
-def asked_by(asked: Message, owner: str) -> Message:
-    """Return a notice that a person wrote: a command."""
-    return Message.make(asked.role, asked.text, id=asked.id, author=owner)
 
 
 async def append_open(scene: CommandScene, session_id: str, message: Message) -> Entry:

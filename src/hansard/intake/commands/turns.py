@@ -94,17 +94,13 @@ async def stop(scene: CommandScene, argument: str) -> CommandReply:
     conversation = await scene.record.conversation(scene.session_id)
     if not stopped and scene.is_own_only and (conversation.running or conversation.queued):
         return scene.reply(NOT_YOURS)
-    elsewhere = next((turn.owner for turn in stopped if is_elsewhere(scene, turn)), "")
-    if elsewhere:
+    running = [turn.owner for turn in stopped if turn.state == TurnState.RUNNING]
+    elsewhere = next((owner for owner in running if owner != scene.record.store.owner), "")
+    if elsewhere:  # it ends when that process reads that it should
         asked = scene.words.stopping.format(process=name_owner(elsewhere))
         frozen = find_stopped(elsewhere)
         return scene.reply(f"{asked} That process is stopped: kill -CONT {frozen} lets it go on." if frozen else asked)
     return scene.reply(scene.words.stopped if stopped else scene.words.nothing_runs)
-
-
-def is_elsewhere(scene: CommandScene, turn: TurnInfo) -> bool:
-    """Whether another process runs a turn: it ends when that one reads that it should."""
-    return turn.state == TurnState.RUNNING and turn.owner != scene.record.store.owner
 
 
 async def stop_turns(scene: CommandScene) -> list[TurnInfo]:
