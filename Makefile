@@ -97,6 +97,7 @@ prove: setup ## the full counts of kills, cuts, faults and seeds; writes docs/pr
 
 bench: setup ## measure record, turns and gateway against floors and peers
 	$(BIN)/python bench/record.py
+	$(BIN)/python bench/floor.py
 	$(BIN)/python bench/turn.py
 	$(BIN)/python bench/sessions.py
 	$(BIN)/python bench/search.py

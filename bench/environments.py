@@ -31,7 +31,11 @@ RECORD = Environment(name="record", requirements=ROOT / "requirements" / "runtim
 SQLITE_SESSION = Environment(name="sqlite-session", requirements=BENCH / "requirements" / "sqlite-session.txt")
 # SessionDB needs nothing beyond its own wheel; the full dependency set is half a gigabyte that is never imported here.
 HERMES = Environment(name="hermes", requirements=BENCH / "requirements" / "hermes.txt", pip_options=("--no-deps",))
-ALL = (RECORD, SQLITE_SESSION, HERMES)
+LANGGRAPH = Environment(name="langgraph", requirements=BENCH / "requirements" / "langgraph.txt")
+GOOGLE_ADK = Environment(name="google-adk", requirements=BENCH / "requirements" / "google-adk.txt")
+# Not the one of bench/search.py: that searches the tables of an older version.
+LLM_LOGS = Environment(name="llm-logs", requirements=BENCH / "requirements" / "llm-logs.txt")
+ALL = (RECORD, SQLITE_SESSION, HERMES, LANGGRAPH, GOOGLE_ADK, LLM_LOGS)
 
 
 @functools.cache

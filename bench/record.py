@@ -7,10 +7,8 @@ The report goes to standard output, progress to standard error. See bench/README
 
 import argparse
 import dataclasses
-import datetime as dt
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,11 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from environments import BENCH, ROOT
+from environments import BENCH
 from harness import appends, histories, streaming
 from harness.aims import judge_all
 from harness.bench import FULL, QUICK, Bench
-from harness.machine import MachineLoad, machine_facts
+from harness.machine import MachineLoad, commit, machine_facts, now
 from harness.pages import write_part
 from harness.report import write_report
 from harness.subjects import APPENDS, EXPERIMENTS, LOAD, OPEN, STREAMING, TURN
@@ -52,8 +50,8 @@ def main() -> None:
         shutil.rmtree(homes, ignore_errors=True)
     busy_elsewhere = load.share_elsewhere()
     run = {
-        "date": dt.datetime.now(tz=dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": _commit(),
+        "date": now(),
+        "commit": commit(),
         "seconds": time.monotonic() - began,
         "machine": {**machine_facts(arguments.homes), "busy_elsewhere": busy_elsewhere},
         "settings": dataclasses.asdict(settings),
@@ -72,7 +70,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure the record beside its floors and its peers.")
-    parser.add_argument("--quick", action="store_true", help="under a minute: fewer rounds, a smaller home")
+    parser.add_argument("--quick", action="store_true", help="two minutes: fewer rounds, a smaller home")
     parser.add_argument("--only", action="append", choices=EXPERIMENTS, help="only this experiment; may be repeated")
     parser.add_argument("--json", type=Path, help="write every figure to this file too")
     parser.add_argument("--report", type=Path, help="write the report to this file, or into its part of this page, too")
@@ -97,14 +95,6 @@ def _measure(bench: Bench, chosen: list[str]) -> dict[str, Any]:
 
 def _say(text: str) -> None:
     print(f"bench: {text}", file=sys.stderr, flush=True)
-
-
-def _commit() -> str:
-    """The commit, and whether the tree differs from it: a figure without that cannot be compared later."""
-    described = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return described.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class Hansard:
             rest = [(session, ROLES[line.role](line.text, id=line.id)) for line in group]
             for start in range(0, len(rest), UNIT_ENTRIES_MAX):
                 await self.record.accept(rest[start : start + UNIT_ENTRIES_MAX])
-        while search_index(self.record.store).step():
+        while search_index(self.record.store).step().more:
             pass
 
     async def search(self, query: str) -> int:

@@ -3,29 +3,39 @@
 import functools
 import statistics
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from harness.bench import Bench
 from harness.client import Worker
 from harness.figures import waits
-from harness.subjects import APPENDS, Subject
+from harness.subjects import (
+    ALONE,
+    APPENDS,
+    EIGHT_TASKS,
+    FOUR_PROCESSES,
+    FOUR_PROCESSES_IN_ONE,
+    MANY_TASKS,
+    MANY_TASKS_IN_ONE,
+    Subject,
+)
 
 PROCESSES = 4
 # Each case: how many processes, how many tasks in each of them, how many sessions in all.
 CASES = {
-    "1 task": (1, 1, 1),
-    "8 tasks, 8 sessions": (1, 8, 8),
-    "64 tasks, 64 sessions": (1, 64, 64),
-    "64 tasks, 1 session": (1, 64, 1),
-    "4 processes, 1 session": (PROCESSES, 1, 1),
-    "4 processes, 4 sessions": (PROCESSES, 1, 4),
+    ALONE: (1, 1, 1),
+    EIGHT_TASKS: (1, 8, 8),
+    MANY_TASKS: (1, 64, 64),
+    MANY_TASKS_IN_ONE: (1, 64, 1),
+    FOUR_PROCESSES_IN_ONE: (PROCESSES, 1, 1),
+    FOUR_PROCESSES: (PROCESSES, 1, 4),
 }
 _HEAD_START_SECONDS = 0.03
 
 
-def measure(bench: Bench) -> dict[str, Any]:
-    """Every case in interleaved rounds. Each subject keeps one home a case, which grows over the rounds."""
-    return {case: _measure_case(bench, case) for case in CASES}
+def measure(bench: Bench, cases: Iterable[str] = CASES) -> dict[str, Any]:
+    """Each case in interleaved rounds. Each subject keeps one home a case, which grows over the rounds."""
+    return {case: _measure_case(bench, case) for case in cases}
 
 
 def _measure_case(bench: Bench, case: str) -> dict[str, Any]:
@@ -42,11 +52,14 @@ def _measure_case(bench: Bench, case: str) -> dict[str, Any]:
     def one_round(subject: Subject, number: int) -> dict[str, Any]:
         return _append_at_once(bench, bench.workers[subject.name][:processes], tasks, sessions, number)
 
-    subjects = bench.taking_part(APPENDS)
+    subjects = [each for each in bench.taking_part(APPENDS) if not each.cases or case in each.cases]
     ready = [each for each in subjects if bench.attempt(each, case, functools.partial(prepare, each))]
     measured = bench.rounds(ready, bench.settings.rounds, case, one_round)
     bench.close(ready, case)
-    return {name: _figures(rounds) for name, rounds in measured.items() if rounds}
+    figures = {name: _figures(rounds) for name, rounds in measured.items() if rounds}
+    for name in [name for name in figures if not figures[name]["rate"]]:
+        bench.problems.append(f"{case}: {name} appended nothing: {figures.pop(name)['failure']}")
+    return figures
 
 
 def _append_at_once(bench: Bench, crew: list[Worker], tasks: int, sessions: list[str], number: int) -> dict[str, Any]:
@@ -78,7 +91,7 @@ def _figures(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "rate": statistics.median(rates),
         "rates": rates,
-        **waits([wait for each in rounds for wait in each["waits_us"]]),
+        **waits([wait for each in rounds for wait in each["waits_us"]] or [0]),
         "failures": len(failures),
         "failure": failures[0] if failures else None,
     }

@@ -29,7 +29,7 @@ class Worker:
         script = subject.tree / "bench" / "workers" / subject.script
         with self.errors.open("wb") as stderr:
             self.process = subprocess.Popen(
-                [str(python_of(subject.environment)), str(script), *subject.options],
+                [*subject.under, str(python_of(subject.environment)), str(script), *subject.options],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -77,6 +77,11 @@ class Worker:
             self.process.kill()
             self.process.wait()
 
+    def kill(self) -> None:
+        """End the process as a power cut of its own would: it hears nothing of it."""
+        self.process.kill()
+        self.process.wait()
+
     def _last_words(self) -> str:
         return self.errors.read_text(errors="replace")[-_STDERR_CHARACTERS:].strip()
 
@@ -88,6 +93,7 @@ def _environment(homes: Path, source: Path) -> dict[str, str]:
         **kept,
         "HOME": str(homes),
         "HERMES_HOME": str(homes / "hermes-home"),
+        "LLM_USER_PATH": str(homes / "llm-home"),
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
         "PYTHONPATH": str(source),
     }

@@ -24,5 +24,10 @@ def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float | None
 
     A round's subjects ran within a few seconds of one another, so a machine that slows for a while slows both.
     """
-    ratios = [one / other for one, other in zip(ours, theirs, strict=False) if other]
+    ratios = round_ratios(ours, theirs)
     return statistics.median(ratios) if ratios else None
+
+
+def round_ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """The ratio of each round."""
+    return [one / other for one, other in zip(ours, theirs, strict=False) if other]

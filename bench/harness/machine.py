@@ -1,5 +1,6 @@
 """What the figures depend on besides the code. No host names: the report is published."""
 
+import datetime as dt
 import os
 import platform
 import resource
@@ -7,6 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 from typing import Any
+
+from environments import ROOT
 
 
 def machine_facts(homes: Path) -> dict[str, Any]:
@@ -24,6 +27,19 @@ def machine_facts(homes: Path) -> dict[str, Any]:
         "file_system": kind.stdout.split()[-1] if kind.returncode == 0 else "unknown file system",
         "python": platform.python_version(),
     }
+
+
+def now() -> str:
+    """When this was measured."""
+    return dt.datetime.now(tz=dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def commit() -> str:
+    """The commit, and whether the tree differs from it: a figure without that cannot be compared later."""
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return described.stdout.strip() or "unknown"
 
 
 class MachineLoad:

@@ -15,7 +15,7 @@ _MISSING = "–"
 def write_report(run: dict[str, Any]) -> str:
     """The whole page."""
     results = run["results"]
-    parts = [_introduction(run), _aims(run["aims"]), _subjects(run["facts"])]
+    parts = [_introduction(run), write_aims(run["aims"]), write_subjects(run["facts"])]
     if "appends" in results:
         parts.append(_appends(results))
     if "streaming" in results:
@@ -26,9 +26,12 @@ def write_report(run: dict[str, Any]) -> str:
         parts.append(_turn(results["turn"]))
     if "open" in results:
         parts.append(_open(results["open"], run))
-    if run["problems"]:
-        parts.append("## Not measured\n\n" + "\n".join(f"- {' '.join(each.split())}" for each in run["problems"]))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, *write_problems(run["problems"])]) + "\n"
+
+
+def write_problems(problems: list[str]) -> list[str]:
+    """What could not be measured; nothing when there is nothing to say."""
+    return ["## Not measured\n\n" + "\n".join(f"- {' '.join(each.split())}" for each in problems)] if problems else []
 
 
 def _introduction(run: dict[str, Any]) -> str:
@@ -39,19 +42,21 @@ Measured {run["date"]} on {machine["cores"]} cores ({machine["processor"]}), {ma
 {machine["file_system"]}, Python {machine["python"]}, commit {run["commit"]}, in {run["seconds"]:.0f} s. Other work on
 the machine and its host took {machine["busy_elsewhere"]:.0%} of the processors meanwhile: the more, the less any figure
 but a ratio means.
-Again: `make bench`, or `python bench/record.py --report docs/proof/performance.md` (`--quick` for a minute's worth).
+Again: `make bench`, or `python bench/record.py --report docs/proof/performance.md` (`--quick` for two minutes' worth).
 
 Subjects take turns within one run (ours, floors, peers, ours, …), {run["settings"]["rounds"]} rounds. A figure
 is the median of the rounds and a ratio the median of each round's ratio; percentiles and worst waits are over all
 rounds. Messages have 200 bytes of text. `bench/README.md` says what is compared and what is not."""
 
 
-def _aims(aims: list[dict[str, Any]]) -> str:
-    rows = [[aim["title"], aim["limit"], _figure(aim["figure"], aim["unit"]), aim["verdict"]] for aim in aims]
-    return "## Aims\n\n" + _table(["aim", "limit", "measured", ""], rows)
+def write_aims(aims: list[dict[str, Any]]) -> str:
+    """The limits, and whether they were kept."""
+    rows = [[aim["title"], aim["limit"], figure(aim["figure"], aim["unit"]), aim["verdict"]] for aim in aims]
+    return "## Aims\n\n" + table(["aim", "limit", "measured", ""], rows)
 
 
-def _subjects(facts: dict[str, dict[str, Any]]) -> str:
+def write_subjects(facts: dict[str, dict[str, Any]]) -> str:
+    """What each subject says of itself, read back where that is possible."""
     synchronous = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
     rows = [
         [
@@ -65,7 +70,7 @@ def _subjects(facts: dict[str, dict[str, Any]]) -> str:
         if name in TITLES
     ]
     header = ["subject", "version", "SQLite", "journal", "synchronous (read back)"]
-    return "## What was measured\n\n" + _table(header, rows)
+    return "## What was measured\n\n" + table(header, rows)
 
 
 def _appends(results: Results) -> str:
@@ -73,16 +78,18 @@ def _appends(results: Results) -> str:
     for case, subjects in results["appends"].items():
         for name, figures in subjects.items():
             ratio = None if name == "hansard" else rate_ratio(results, case, name)
-            waits = [_figure(figures[key]) for key in ("p50_ms", "p99_ms", "worst_ms")]
+            waits = [figure(figures[key]) for key in ("p50_ms", "p99_ms", "worst_ms")]
             failures = str(figures["failures"] or "")
-            rows.append([case, TITLES[name], f"{figures['rate']:,.0f}", _figure(ratio, "×"), *waits, failures])
+            rows.append([case, TITLES[name], f"{figures['rate']:,.0f}", figure(ratio, "×"), *waits, failures])
     header = ["case", "subject", "messages/s", "Hansard is", "wait p50 ms", "p99", "worst", "failed"]
     return f"""## Appends
 
 One user message at a time for each task, awaited until it is durable by that library's defaults. Floors know no
 tasks: theirs is one loop in every case with one process; a wait of the batched floor is that of its whole transaction.
+llm writes two messages at a time, and the threads of LangGraph and llm begin anew after 100. *Failed*: appends that the
+library refused, most often because the database was locked.
 
-{_table(header, rows)}"""
+{table(header, rows)}"""
 
 
 def _streaming(streaming: Results) -> str:
@@ -91,10 +98,10 @@ def _streaming(streaming: Results) -> str:
         if "p99_ms" not in figures:
             rows.append([TITLES[name], "nothing was seen", *[_MISSING] * 7])
             continue
-        ages = [_figure(figures[key]) for key in ("p50_ms", "p99_ms", "worst_ms")]
+        ages = [figure(figures[key]) for key in ("p50_ms", "p99_ms", "worst_ms")]
         shares = [f"{figures[key]:.0%}" for key in ("writer_cpu", "follower_cpu")]
         rate = f"{figures['chunks_per_second']:,.0f}"
-        rows.append([TITLES[name], rate, *ages, _figure(figures["lag_ms"]), *shares, str(figures["missing"])])
+        rows.append([TITLES[name], rate, *ages, figure(figures["lag_ms"]), *shares, str(figures["missing"])])
     header = ["subject", "chunks/s", "p50 ms", "p99", "worst", "late by", "CPU, writer", "CPU, follower", "missing"]
     return f"""## Streaming
 
@@ -102,7 +109,7 @@ def _streaming(streaming: Results) -> str:
 follower in another process sees it, by CLOCK_MONOTONIC. *Late by*: how far the writing tasks fell behind their schedule
 at worst. CPU is of one core. The floor commits what gathered in 5 ms and looks every 5 ms. The peers store no chunks.
 
-{_table(header, rows)}"""
+{table(header, rows)}"""
 
 
 def _load(load: Results) -> str:
@@ -110,15 +117,16 @@ def _load(load: Results) -> str:
     for size in LOAD_SIZES:
         for name, figures in load[str(size)].items():
             ratio = None if name == "hansard" else time_ratio(load, str(size), name)
-            rows.append([f"{size:,}", TITLES[name], _figure(figures["ms"]), _figure(ratio, "×")])
+            rows.append([f"{size:,}", TITLES[name], figure(figures["ms"]), figure(ratio, "×")])
     return f"""## Load of a session
 
 The whole session into values, home open and page cache warm. Hansard: `load_transcript` into `Message` values.
 Raw rows: `SELECT seq, id, at, body` of one session in order by apsw, each body (role, parts, time) decoded to plain
 dictionaries by `json.loads`, or by `msgspec.json.decode`. SQLiteSession: `get_items()`. Hermes:
-`get_messages_as_conversation()` without its repair pass.
+`get_messages_as_conversation()` without its repair pass. LangGraph: `get_tuple()`. ADK: `get_session()`. llm:
+`thread_messages()`.
 
-{_table(["messages", "subject", "ms", "Hansard takes"], rows)}"""
+{table(["messages", "subject", "ms", "Hansard takes"], rows)}"""
 
 
 def _turn(turn: Results) -> str:
@@ -126,15 +134,15 @@ def _turn(turn: Results) -> str:
     kinds = {"plain": "", "page": ", if it read only a page", "leased": ", leased turn with a streamed reply"}
     for kind, suffix in kinds.items():
         for name in turn[f"{kind} {TURN_SIZES[0]}"]:
-            times = [_figure(turn[f"{kind} {size}"].get(name, {}).get("ms")) for size in TURN_SIZES]
-            rows.append([TITLES[name] + suffix, *times, _figure(growth(turn, kind, name), "×")])
+            times = [figure(turn[f"{kind} {size}"].get(name, {}).get("ms")) for size in TURN_SIZES]
+            rows.append([TITLES[name] + suffix, *times, figure(growth(turn, kind, name), "×")])
     header = ["subject", *(f"{size:,} messages, ms" for size in TURN_SIZES), "10,000 to 100"]
     return f"""## One turn as a session grows
 
 Two durable appends and the last 20 messages as context. Hermes' own gateway reads no tail: it
 loads the whole conversation for every turn; a page is what its `get_messages(limit, offset)` could give.
 
-{_table(header, rows)}"""
+{table(header, rows)}"""
 
 
 def _open(opened: Results, run: dict[str, Any]) -> str:
@@ -144,7 +152,7 @@ def _open(opened: Results, run: dict[str, Any]) -> str:
         times = [opened[key].get(name, {}).get("ms") for key in ("open", "open and read a page")]
         ratio = None if name == "hansard" else time_ratio(opened, "open and read a page", name)
         sizes = [f"{disk[key]:.2f}" for key in ("total", "database", "wal", "other")]
-        rows.append([TITLES[name], *(_figure(time) for time in times), _figure(ratio, "×"), *sizes])
+        rows.append([TITLES[name], *(figure(time) for time in times), figure(ratio, "×"), *sizes])
     header = [
         "subject",
         "open ms",
@@ -162,17 +170,18 @@ def _open(opened: Results, run: dict[str, Any]) -> str:
 has everything imported. Bytes on disk for each byte of text, after closing; Hansard's include both legs, Hermes' its
 two full-text indexes.
 
-{_table(header, rows)}"""
+{table(header, rows)}"""
 
 
-def _figure(value: float | None, unit: str = "") -> str:
+def figure(value: float | None, unit: str = "") -> str:
     """Three significant digits: more would be noise."""
     if value is None:
         return _MISSING
     return f"{value:,.0f}{unit}" if value >= 100 else f"{value:.3g}{unit}"  # noqa: PLR2004
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines)

@@ -15,6 +15,8 @@ from hansard import Message, Record
 
 # How many appends a fill has in flight; they are queued in order, so the session holds them in order.
 _FILL_TASKS = 500
+# How many sessions' heads are kept: the worker's own memory must not count as the record's.
+_HEADS_MAX = 1000
 
 
 class HansardRecord:
@@ -55,6 +57,8 @@ class HansardRecord:
         assert self.record is not None
         for id, role, text in lines:
             entry = await self.record.append(session, _message(id, role, text))
+            if len(self.heads) >= _HEADS_MAX:
+                self.heads = {}
             self.heads[session] = entry.seq
 
     async def fill(self, session: str, lines: list[Line]) -> None:

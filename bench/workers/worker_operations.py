@@ -6,6 +6,7 @@ import os
 import time
 from asyncio import TaskGroup
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from worker_streaming import follow_streams, write_streams
@@ -124,6 +125,43 @@ async def reopen(subject: Subject, *, home: str, session: str, repeats: int, tai
     return {"open_ms": opened, "page_ms": paged}
 
 
+async def open_and_append(subject: Subject, *, home: str, session: str, tag: str) -> dict[str, float]:
+    """Milliseconds to open a home, and until one message more is durable: what is left to mend may be mended late."""
+    [line] = lines(1, seed=len(tag), prefix=tag)
+    gc.collect()
+    begun = time.monotonic_ns()
+    await subject.open(home)
+    opened = time.monotonic_ns()
+    await subject.create([session])
+    await subject.append(session, [line], shared=False)
+    return {"open_ms": (opened - begun) / 1e6, "append_ms": (time.monotonic_ns() - begun) / 1e6}
+
+
+async def append_to_each(subject: Subject, *, first: int, count: int, tasks: int) -> None:
+    """Create so many sessions and append once to each."""
+    numbers = iter(range(first, first + count))
+    pool = list(itertools.islice(texts(seed=first), _POOL))
+    tasks = min(tasks, subject.tasks_max)
+
+    async def one_task() -> None:
+        for number in numbers:
+            session = f"session-{number}"
+            await subject.create([session])
+            await subject.append(session, [(f"only-{number}", "user", pool[number % _POOL])], shared=tasks > 1)
+
+    async with TaskGroup() as group:
+        for _ in range(tasks):
+            group.create_task(one_task())
+
+
+async def memory(_subject: Subject) -> dict[str, float]:
+    """What the process holds: memory now and at most, in MiB, and open files."""
+    gc.collect()
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    sizes = {key: int(status[name].split()[0]) / 1024 for key, name in (("now_mib", "VmRSS"), ("most_mib", "VmHWM"))}
+    return {**sizes, "files": len(list(Path("/proc/self/fd").iterdir()))}
+
+
 async def _times(work: Callable[[], Awaitable[int]], repeats: int, at_least: int) -> list[float]:
     """Milliseconds of each repetition; a result that is too short would be a measurement of nothing."""
     times: list[float] = []
@@ -146,6 +184,9 @@ OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "loads": loads,
     "turns": turns,
     "reopen": reopen,
+    "open_and_append": open_and_append,
+    "append_to_each": append_to_each,
+    "memory": memory,
     "stream_write": write_streams,
     "stream_follow": follow_streams,
 }

@@ -45,6 +45,30 @@ class Subject(Protocol):
         """Read the whole session; the number of messages read."""
 
 
+class AppendsAndLoads:
+    """What a subject lacks of which turns are not measured."""
+
+    async def tail(self, session: str, count: int) -> int:
+        """Not measured."""
+        raise NotImplementedError
+
+    async def context(self, session: str, count: int) -> int:
+        """Not measured."""
+        raise NotImplementedError
+
+
+class AppendsOnly(AppendsAndLoads):
+    """What a subject lacks of which only appends are measured."""
+
+    async def fill(self, session: str, lines: list[Line]) -> None:
+        """Not measured."""
+        raise NotImplementedError
+
+    async def load(self, session: str) -> int:
+        """Not measured."""
+        raise NotImplementedError
+
+
 class LeasedTurns(Protocol):
     """A subject that knows turns."""
 
