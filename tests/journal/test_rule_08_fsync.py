@@ -14,7 +14,7 @@ from hansard.domain.limits import LOG_SYNC_SECONDS
 from hansard.domain.messages import File
 from hansard.journal.store import Wiring
 from tests.record.helpers_facts import SESSION, assert_clean, eventually, new_session, raw_rows
-from tests.record.helpers_process import Worker, need_strace
+from tests.record.helpers_process import Worker, need_strace, traced
 
 CALL = re.compile(r"^\d+\s+(?:<\.\.\. )?(\w+)(?:\((.*)| resumed>(.*))$")
 SYNCS = "fsync,fdatasync"
@@ -47,12 +47,6 @@ def read_calls(path: Path) -> list[Call]:
             rest = match[2] if match[2] is not None else started.pop(thread, "") + match[3]
             calls.append(Call(match[1], rest))
     return calls
-
-
-def traced(home: Path, calls: Path, trace: str) -> Worker:
-    """Start a worker whose system calls are written down."""
-    prefix = ["strace", "-f", "-y", "-qq", "-s", "40", "-e", f"trace={trace}", "-o", str(calls)]
-    return Worker(home, prefix=prefix)
 
 
 def is_answer(call: Call) -> bool:

@@ -137,6 +137,12 @@ class Worker:
                         continue
 
 
+def traced(home: Path, calls: Path, trace: str) -> Worker:
+    """Start a worker whose system calls are written down."""
+    prefix = ["strace", "-f", "-y", "-qq", "-s", "40", "-e", f"trace={trace}", "-o", str(calls)]
+    return Worker(home, prefix=prefix)
+
+
 class Stranger(NamedTuple):
     """A program that holds SQLite's write lock, and the function that makes it let go."""
 

@@ -55,6 +55,7 @@ class Servant:
         self.turn: Turn | None = None
         self.reply: Reply | None = None
         self.hoarded: list[int] = []
+        self.dribbled: str | int = 0
         self.armed = Armed(None)
 
     @property
@@ -147,6 +148,16 @@ class Servant:
         """Write into the reply."""
         assert self.reply is not None
         await self.reply.write(order["text"])
+
+    async def do_dribble(self, order: dict[str, Any]) -> None:
+        """Write words into the reply, each once those before are in the record."""
+        assert self.reply is not None
+        async with aclosing(self.here.follow(order["session"], self.dribbled)) as following:
+            for _ in range(order["count"]):
+                await self.reply.write("word ")
+                while not isinstance(item := await anext(following), Chunk):
+                    pass
+                self.dribbled = item.position
 
     async def do_note(self, order: dict[str, Any]) -> int:
         """Append a notice in the turn."""

@@ -229,7 +229,9 @@ async def check_chat(record: Record, api: BotApi, chat: Chat, name: str) -> int:
             assert posted.text.startswith(delivery.mark), "what is shown again says so"
     assert not [post for post, count in copies.items() if count > 1]
     # Killed so often in the middle of one post that no further copy of it is sent.
-    given_up = [each for each in told.deliveries if each.state is DeliveryState.FAILED and each.mark == MARK * MARKS_MAX]
+    given_up = [
+        each for each in told.deliveries if each.state is DeliveryState.FAILED and each.mark == MARK * MARKS_MAX
+    ]
     orphans = sum(f"{chat.id}:{each.id}" not in receipts for each in chat.timeline if each.sender == bot_id)
     marks = sum(len(each.mark) for each in (*receipts.values(), *given_up))
     assert orphans <= marks + len(given_up), "a copy that nobody knows of has one that says so"
