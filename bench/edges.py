@@ -7,27 +7,22 @@ of 100,000 sessions in one process. `kill` ends a process while it appends, and 
 report goes to standard output, progress to standard error. See bench/README.md.
 """
 
-import argparse
 import dataclasses
 import itertools
-import json
 import shutil
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from environments import BENCH
 from harness import appends
 from harness.bench import FULL, QUICK, Bench
 from harness.client import Worker
-from harness.machine import MachineLoad, commit, machine_facts, now
-from harness.pages import write_part
 from harness.report import figure, table, write_problems, write_subjects
+from harness.run import make_parser, run_benchmark
 from harness.subjects import (
     ALONE,
     APPENDS,
@@ -169,48 +164,31 @@ MEASURES: dict[str, Callable[[Bench, Extent], dict[str, Any]]] = {
 
 def main() -> None:
     """Measure and report."""
-    arguments = _arguments()
+    parser = make_parser(
+        "Measure the record where it is strained.", quick="about a minute: one round, fewer sessions and messages"
+    )
+    parser.add_argument("--only", action="append", choices=MEASURES, help="only this; may be repeated")
+    parser.add_argument("--rounds", type=int, help="how often each subject takes its turn (slow, kill)")
+    arguments = parser.parse_args()
     extent = QUICK_EXTENT if arguments.quick else FULL_EXTENT
     extent = dataclasses.replace(extent, rounds=arguments.rounds or extent.rounds)
     settings = QUICK if arguments.quick else FULL
     settings = dataclasses.replace(settings, append_seconds=1.0 if arguments.quick else SLOW_SECONDS)
-    arguments.homes.mkdir(parents=True, exist_ok=True)
-    homes = Path(tempfile.mkdtemp(prefix="edges-", dir=arguments.homes))
-    bench, load, results = Bench(settings=settings, homes=homes), MachineLoad(), {}
-    try:
-        for name in [each for each in MEASURES if each in (arguments.only or MEASURES)]:
+    chosen = [each for each in MEASURES if each in (arguments.only or MEASURES)]
+
+    def measure(homes: Path) -> dict[str, Any]:
+        bench, results = Bench(settings=settings, homes=homes), {}
+        for name in chosen:
             print(f"bench: {name}", file=sys.stderr, flush=True)
             results[name] = MEASURES[name](bench, extent)
-    finally:
-        shutil.rmtree(homes, ignore_errors=True)
-    run = {
-        "date": now(),
-        "commit": commit(),
-        "machine": {**machine_facts(arguments.homes), "busy_elsewhere": load.share_elsewhere()},
-        "settings": dataclasses.asdict(extent),
-        "facts": bench.facts,
-        "results": results,
-        "problems": bench.problems,
-    }
-    report = write_report(run)
-    print(report)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(run, indent=1) + "\n")
-    if arguments.report:
-        write_part(arguments.report, "edges", report)
+        return {
+            "settings": dataclasses.asdict(extent),
+            "facts": bench.facts,
+            "results": results,
+            "problems": bench.problems,
+        }
 
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure the record where it is strained.")
-    parser.add_argument("--quick", action="store_true", help="about a minute: one round, fewer sessions and messages")
-    parser.add_argument("--only", action="append", choices=MEASURES, help="only this; may be repeated")
-    parser.add_argument("--rounds", type=int, help="how often each subject takes its turn (slow, kill)")
-    parser.add_argument("--json", type=Path, help="write every figure to this file too")
-    parser.add_argument("--report", type=Path, help="write the report to this file, or into its part of this page, too")
-    parser.add_argument(
-        "--homes", type=Path, default=BENCH / ".homes", help="where homes are made: which disk to measure"
-    )
-    return parser.parse_args()
+    run_benchmark("edges", arguments, measure, write_report)
 
 
 def write_report(run: dict[str, Any]) -> str:

@@ -6,23 +6,17 @@ The floor does what the guarantees of an append need, and nothing else (bench/wo
 have 0.8 of its rate, alone and with four processes on four sessions. The report goes to standard output.
 """
 
-import argparse
 import dataclasses
-import json
-import shutil
 import statistics
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from environments import BENCH
 from harness import appends
 from harness.aims import FLOOR_AIMS, judge_all, rate_ratio
-from harness.bench import FULL, QUICK, Bench
+from harness.bench import FULL, QUICK, Bench, Settings
 from harness.figures import round_ratios
-from harness.machine import MachineLoad, commit, machine_facts, now
-from harness.pages import write_part
 from harness.report import figure, table, write_aims, write_problems, write_subjects
+from harness.run import make_parser, run_benchmark
 from harness.subjects import ALONE, APPENDS, FLOOR, FOUR_PROCESSES, HANSARD, SQLITE_SESSION_SUBJECT, TITLES
 
 CASES = (ALONE, FOUR_PROCESSES)
@@ -37,46 +31,30 @@ BUSY_MAX = 0.1
 
 def main() -> None:
     """Measure, judge, report."""
-    arguments = _arguments()
+    parser = make_parser(
+        "Measure how much of the attainable rate of appends Hansard has.", quick="a few seconds: two short rounds"
+    )
+    parser.add_argument("--rounds", type=int, help=f"how often each subject takes its turn; {ROUNDS} unless --quick")
+    arguments = parser.parse_args()
     settings = QUICK if arguments.quick else dataclasses.replace(FULL, rounds=ROUNDS)
     settings = dataclasses.replace(settings, rounds=arguments.rounds or settings.rounds)
-    arguments.homes.mkdir(parents=True, exist_ok=True)
-    homes = Path(tempfile.mkdtemp(prefix="floor-", dir=arguments.homes))
-    bench, load = Bench(settings=settings, homes=homes, subjects=SUBJECTS), MachineLoad()
+    run_benchmark("floor", arguments, lambda homes: _measure(homes, settings), write_report)
+
+
+def _measure(homes: Path, settings: Settings) -> dict[str, Any]:
+    bench = Bench(settings=settings, homes=homes, subjects=SUBJECTS)
     try:
         bench.start([APPENDS], processes=appends.PROCESSES)
         results = {APPENDS: appends.measure(bench, CASES)}
     finally:
         bench.end()
-        shutil.rmtree(homes, ignore_errors=True)
-    run = {
-        "date": now(),
-        "commit": commit(),
-        "machine": {**machine_facts(arguments.homes), "busy_elsewhere": load.share_elsewhere()},
+    return {
         "settings": dataclasses.asdict(settings),
         "facts": bench.facts,
         "results": results,
         "aims": judge_all(results, FLOOR_AIMS),
         "problems": bench.problems,
     }
-    report = write_report(run)
-    print(report)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(run, indent=1) + "\n")
-    if arguments.report:
-        write_part(arguments.report, "floor", report)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure how much of the attainable rate of appends Hansard has.")
-    parser.add_argument("--quick", action="store_true", help="a few seconds: two short rounds")
-    parser.add_argument("--rounds", type=int, help=f"how often each subject takes its turn; {ROUNDS} unless --quick")
-    parser.add_argument("--json", type=Path, help="write every figure to this file too")
-    parser.add_argument("--report", type=Path, help="write the report to this file, or into its part of this page, too")
-    parser.add_argument(
-        "--homes", type=Path, default=BENCH / ".homes", help="where homes are made: which disk to measure"
-    )
-    return parser.parse_args()
 
 
 def write_report(run: dict[str, Any]) -> str:
