@@ -11,17 +11,17 @@ import dataclasses
 import json
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from environments import BENCH, ROOT
+from environments import BENCH
 from harness import appends
 from harness.bench import FULL, Bench
 from harness.machine import MachineLoad
+from harness.run import tree_of
 from harness.subjects import APPENDS, EXPERIMENTS, HANSARD, Subject
 from record import MEASURES
 
@@ -35,14 +35,12 @@ def main() -> None:
     chosen = [name for name in EXPERIMENTS if name in (arguments.only or EXPERIMENTS)]
     arguments.homes.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="compare-", dir=arguments.homes))
-    tree = folder / "tree"
-    subprocess.run(["git", "worktree", "add", "--detach", "--quiet", str(tree), arguments.commit], cwd=ROOT, check=True)
-    subjects = (HANSARD, dataclasses.replace(HANSARD, name=OLD, title=arguments.commit, tree=tree))
     load = MachineLoad()
     try:
-        results = _measure(folder / "homes", subjects, chosen, arguments.rounds)
+        with tree_of(arguments.commit, folder / "tree") as tree:
+            subjects = (HANSARD, dataclasses.replace(HANSARD, name=OLD, title=arguments.commit, tree=tree))
+            results = _measure(folder / "homes", subjects, chosen, arguments.rounds)
     finally:
-        subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=False)
         shutil.rmtree(folder, ignore_errors=True)
     rows = [row for name in chosen for row in _rows(name, results[name])]
     print(f"{'row':45} {'here':>24} {arguments.commit:>24}  here is")

@@ -3,13 +3,15 @@
 import argparse
 import json
 import shutil
+import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from environments import BENCH
+from environments import BENCH, ROOT
 
 from harness.machine import MachineLoad, commit, machine_facts, now
 from harness.pages import write_part
@@ -57,3 +59,13 @@ def run_benchmark(
         arguments.json.write_text(json.dumps(run, indent=1) + "\n")
     if arguments.report:
         write_part(arguments.report, name, report)
+
+
+@contextmanager
+def tree_of(name: str, tree: Path) -> Iterator[Path]:
+    """Check another commit out into a folder that is not there yet, for as long as this lasts."""
+    subprocess.run(["git", "worktree", "add", "--detach", "--quiet", str(tree), name], cwd=ROOT, check=True)
+    try:
+        yield tree
+    finally:
+        subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=False)

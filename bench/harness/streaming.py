@@ -16,7 +16,7 @@ from harness.subjects import STREAMING, Subject
 REPLIES = 200
 CHUNKS_PER_SECOND = 50
 # Time for the followers and the replies to be set up, before the first chunk is due.
-_HEAD_START_SECONDS = 1.2
+HEAD_START_SECONDS = 1.2
 _PATIENCE_SECONDS = 5.0
 
 
@@ -30,7 +30,7 @@ def measure(bench: Bench) -> dict[str, Any]:
     def one_round(subject: Subject, number: int) -> dict[str, Any]:
         writer, follower = bench.workers[subject.name][:2]
         sessions = [f"round-{number}-reply-{index}" for index in range(REPLIES)]
-        return _stream(writer, follower, sessions, bench.settings.stream_seconds)
+        return stream_once(writer, follower, sessions, bench.settings.stream_seconds)
 
     subjects = bench.taking_part(STREAMING)
     ready = [each for each in subjects if bench.attempt(each, STREAMING, functools.partial(prepare, each))]
@@ -39,21 +39,21 @@ def measure(bench: Bench) -> dict[str, Any]:
     return {name: _figures(rounds) for name, rounds in measured.items() if rounds}
 
 
-def _stream(writer: Worker, follower: Worker, sessions: list[str], seconds: float) -> dict[str, Any]:
+def stream_once(writer: Worker, follower: Worker, sessions: list[str], seconds: float) -> dict[str, Any]:
     """One round: the follower is listening before the first chunk is written."""
     writer.call("create", sessions=sessions)
     follower.ask(
         "stream_follow",
         sessions=sessions,
         chunks=round(CHUNKS_PER_SECOND * seconds),
-        patience_seconds=_HEAD_START_SECONDS + seconds + _PATIENCE_SECONDS,
+        patience_seconds=HEAD_START_SECONDS + seconds + _PATIENCE_SECONDS,
     )
     writer.ask(
         "stream_write",
         sessions=sessions,
         chunks_per_second=CHUNKS_PER_SECOND,
         seconds=seconds,
-        start_at_ns=time.monotonic_ns() + int(_HEAD_START_SECONDS * 1e9),
+        start_at_ns=time.monotonic_ns() + int(HEAD_START_SECONDS * 1e9),
     )
     answers: dict[str, Any] = {"written": None, "seen": None}
     try:
