@@ -1,4 +1,4 @@
-"""The parts of the work that bench/profile.py tells apart: the one table to read, and to change when code moves.
+"""The parts of the work that bench/profiles.py tells apart: the one table to read, and to change when code moves.
 
 Every stack belongs to exactly one part: to the first that has one of its frames `within`; or else to that of its
 innermost frame which lies in any of the `places`; or else to the first that it lies `beneath`; or else to the rest.

@@ -2,7 +2,7 @@
 
     python bench/profiled.py FOLDER SCRIPT [ARGUMENT]...
 
-A process of its own, started by bench/profile.py. SIGUSR1 begins, SIGUSR1 again ends, and so does the script's end.
+A process of its own, started by bench/profiles.py. SIGUSR1 begins, SIGUSR1 again ends, and so does the script's end.
 FOLDER then holds `processor` and `writer`, stacks as faulthandler writes them, and `window`: what the time was.
 faulthandler writes in the thread that a signal interrupts, and does not need the interpreter's lock for it. So neither
 who holds that lock nor who merely waits for a processor changes what is seen.

@@ -58,7 +58,7 @@ def test_the_page_has_every_part(name: str, tmp_path: Path) -> None:
 
 
 def test_every_place_of_a_part_of_the_work_is_there() -> None:
-    """What `bench/profile.py` looks for in our code is there: a place that moved would be counted elsewhere."""
+    """What `bench/profiles.py` looks for in our code is there: a place that moved would be counted elsewhere."""
     names = runpy.run_path(str(ROOT / "bench" / "profile_parts.py"))
     files = [path for folder in ("src", "bench") for path in (ROOT / folder).rglob("*.py")]
     frames = [

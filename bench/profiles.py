@@ -1,6 +1,6 @@
 """Show where the time of one append, one streamed chunk and one chat message goes: in a commit before, and here.
 
-    python bench/profile.py [COMMIT] [--quick] [--rounds 3] [--only NAME]... [--json FILE] [--report FILE]
+    python bench/profiles.py [COMMIT] [--quick] [--rounds 3] [--only NAME]... [--json FILE] [--report FILE]
 
     append   one task appends, each message after the one before it is durable
     chunk    200 replies grow at once, 50 chunks a second each; the process that writes and the one that follows
@@ -272,7 +272,7 @@ def write_report(run: dict[str, Any]) -> str:
 Measured {run["date"]} on {machine["cores"]} cores ({machine["processor"]}), {machine["file_system"]}, Python
 {machine["python"]}, commit {run["commit"]}, before: {run["before"]}; {run["settings"]["rounds"]} rounds in turn. Other
 work on the machine and its host took {machine["busy_elsewhere"]:.0%} of the processors meanwhile.
-Again: `python bench/profile.py --report docs/proof/performance.md`.
+Again: `python bench/profiles.py --report docs/proof/performance.md`.
 
 Processor time is of the whole process; wall time is of the writer's thread, which is what commits. Rows are disjoint
 and add up. `bench/README.md` says how they are found, and how far to trust them."""
