@@ -9,6 +9,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
+from hansard.channels.telegram import open_telegram
 from hansard.channels.telegram.channel import TEXT_UNITS_MAX, TelegramChannel
 from hansard.channels.telegram.html import html_of, text_of
 from hansard.errors import (
@@ -165,6 +166,24 @@ async def test_what_became_of_a_post_is_said_truly(
         await api.down()
         with pytest.raises(ChannelDown):
             await channel.send(post(ann, "Hello"))
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "ALL_PROXY"])
+async def test_a_proxy_of_the_environment_is_used(
+    api: BotApi, home: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """Where Telegram is reached by a proxy only, requests go through it; not to hosts that NO_PROXY names."""
+    ann = api.world.person("Ann")
+    monkeypatch.setenv(variable, api.url)
+    home.mkdir(mode=0o700)
+    channel = open_telegram(home, {"HANSARD_TELEGRAM_TOKEN": api.token}, base_url="http://telegram.invalid")
+    await channel.send(post(ann, "Hello"))
+    assert api.world.of_bot(ann) == ["Hello"]
+    monkeypatch.setenv("NO_PROXY", "telegram.invalid")
+    await channel.close()
+    with pytest.raises(ChannelDown):
+        await channel.send(post(ann, "Hello again"))
+    await channel.close()
 
 
 async def test_a_chat_that_does_not_want_the_agent_is_left_alone(api: BotApi, home: Path) -> None:
