@@ -235,3 +235,23 @@ async def test_an_opening_comes_before_its_chunks_and_a_seal_after(home: Path) -
         kinds = ["chunk" if isinstance(item, Chunk) else item.kind for item in items]
         assert kinds == ["session.created", "turn.started", "message.opened", "chunk", "message.sealed", "turn.ended"]
         assert "".join(item.text for item in items) == "Hello"
+
+
+async def test_growing_text_wakes_only_those_who_asked_for_it(home: Path) -> None:
+    """A piece of an open message is no news to who follows entries, here or anywhere; its end is."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        pieces, anything, this = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        with record.notify(pieces), record.notify(anything, chunks=False), record.notify(this, SESSION, chunks=False):
+            async with record.turn(SESSION) as turn, turn.reply() as reply:
+                for _ in range(20):  # a watcher of other processes that has just begun wakes everybody once
+                    for event in (pieces, anything, this):
+                        event.clear()
+                    await reply.write("more ")
+                    await pieces.wait()
+                    woken = anything.is_set() or this.is_set()
+                    if not woken:
+                        break
+                assert not woken
+            await anything.wait()
+            await this.wait()

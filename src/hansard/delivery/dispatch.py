@@ -155,7 +155,7 @@ class Dispatcher:
         loop, pace = asyncio.get_running_loop(), self.sender.pace
         full_at, again_at = 0.0, 0.0
         try:
-            with self.sender.record.notify(self._woken):
+            with self.sender.record.notify(self._woken, chunks=False):
                 while True:
                     self._woken.clear()
                     now = loop.time()
@@ -284,7 +284,7 @@ class Typing:
         woken = asyncio.Event()
         try:
             await self._take_away_left()
-            with self._record.notify(woken):
+            with self._record.notify(woken, chunks=False):
                 while True:
                     woken.clear()
                     await self._show_typing()

@@ -166,7 +166,7 @@ class Served:
         """End what a program that is gone, such as a terminal, was saying in these chats; run what waits instead."""
         heard = asyncio.Event()
         heard.set()
-        with self._app.record.notify(heard):
+        with self._app.record.notify(heard, chunks=False):
             while True:
                 await heard.wait()
                 await asyncio.sleep(TEND_SECONDS)

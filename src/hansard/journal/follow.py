@@ -15,7 +15,7 @@ from hansard.errors import HansardError, InvalidInput, NotFound, RecordDamaged
 from hansard.journal.transaction import SQL, decode_text, read_page
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
@@ -55,10 +55,12 @@ ANY = "*"
 class Signal:
     """One follower's bell. It belongs to the loop that the follower runs on."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, event: asyncio.Event | None = None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, event: asyncio.Event | None, *, chunks: bool) -> None:
         """Hang it up silent; a follower looks once before it waits. Several bells may ring one event."""
         self.loop = loop
         self.event = event or asyncio.Event()
+        self.chunks = chunks
+        """Whether it rings for a stream that grows, too; otherwise for entries alone."""
 
 
 def ring_all(signals: list[Signal]) -> None:
@@ -85,9 +87,9 @@ class Followers:
         for tell in self._listeners:
             tell()
 
-    def add(self, journal_id: str, event: asyncio.Event | None = None) -> Signal:
+    def add(self, journal_id: str, event: asyncio.Event | None = None, *, chunks: bool = True) -> Signal:
         """Hang up a bell for a journal, or for `ANY`."""
-        signal = Signal(asyncio.get_running_loop(), event)
+        signal = Signal(asyncio.get_running_loop(), event, chunks=chunks)
         with self._mutex:
             if not self._signals and self._watch is not None:
                 self._stop = self._watch(self)
@@ -112,11 +114,20 @@ class Followers:
         with self._mutex:
             return list(self._signals)
 
-    def ring(self, journal_ids: Iterable[str] | None) -> None:
-        """Wake everybody who follows one of these journals, from any thread; None wakes everybody."""
+    def ring(self, journal_ids: Collection[str] | None, grown: Collection[str] = ()) -> None:
+        """Wake everybody who follows one of these journals, from any thread; None wakes everybody.
+
+        `grown`: those of them that have no new entry. Who follows entries alone is not woken for them.
+        """
         with self._mutex:
             chosen = self._signals if journal_ids is None else (*journal_ids, ANY)
-            signals = [signal for journal_id in chosen for signal in self._signals.get(journal_id, ())]
+            quiet = {*grown, ANY} if journal_ids is not None and len(grown) == len(journal_ids) else grown
+            signals = [
+                signal
+                for journal_id in chosen
+                for signal in self._signals.get(journal_id, ())
+                if signal.chunks or journal_id not in quiet
+            ]
         self.tell_listeners()
         by_loop: dict[asyncio.AbstractEventLoop, list[Signal]] = {}
         for signal in signals:
@@ -129,10 +140,12 @@ class Followers:
 
 
 @contextmanager
-def notified(followers: Followers, event: asyncio.Event, journal_id: str | None) -> Iterator[None]:
+def notified(
+    followers: Followers, event: asyncio.Event, journal_id: str | None, *, chunks: bool = True
+) -> Iterator[None]:
     """Have an event set at each commit to a journal, or to any, for as long as this lasts."""
     where = ANY if journal_id is None else journal_id
-    signal = followers.add(where, event)
+    signal = followers.add(where, event, chunks=chunks)
     try:
         yield
     finally:
@@ -251,7 +264,7 @@ class PageReader(Generic[Item]):
     async def follow(self, journal_id: str, position: Position, *, chunks: bool) -> AsyncGenerator[Item, None]:
         """Yield what came after a position, and then what comes, without end."""
         event = asyncio.Event()
-        with notified(self._caller.store.followers, event, journal_id):
+        with notified(self._caller.store.followers, event, journal_id, chunks=chunks):
             while True:
                 event.clear()
                 page = await self.next(journal_id, position, chunks=chunks)

@@ -291,7 +291,8 @@ class Writer:
         self._reach("released")
         if touched:
             self.wrote = True
-            self._followers.ring([change.journal_id for change in touched])
+            grown = [change.journal_id for change in touched if not change.logged]
+            self._followers.ring([change.journal_id for change in touched], grown)
         elif batch:
             self._followers.tell_listeners()
         if batch:

@@ -249,9 +249,14 @@ class Record:
         """Yield committed entries and chunks from a position on, and then live, without end."""
         return self._pages.follow(session_id, Position.parse(after), chunks=chunks)
 
-    def notify(self, event: asyncio.Event, session_id: str | None = None) -> AbstractContextManager[None]:
-        """Set an event whenever anything is committed, or anything of one session, by whichever process."""
-        return notified(self._caller.store.followers, event, session_id)
+    def notify(
+        self, event: asyncio.Event, session_id: str | None = None, *, chunks: bool = True
+    ) -> AbstractContextManager[None]:
+        """Set an event whenever anything is committed, or anything of one session, by whichever process.
+
+        Without `chunks`, an open message that grows need not set it.
+        """
+        return notified(self._caller.store.followers, event, session_id, chunks=chunks)
 
     def turn(
         self,
