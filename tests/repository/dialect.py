@@ -13,6 +13,10 @@ FILES = r"src/hansard/(?:journal/journal|record/(?!schema\.|migrations/|search/i
 
 FORMS = (
     (r"\(SELECT value FROM json_each\(\?(\d+)\)\)", r"(SELECT json_array_elements_text(CAST($\1 AS json)))"),
+    (
+        r"\(SELECT CAST\(value AS INTEGER\) FROM json_each\(\?(\d+)\)\)",
+        r"(SELECT CAST(json_array_elements_text(CAST($\1 AS json)) AS bigint))",
+    ),
     (r"\b(\w+) = \?(\d+) COLLATE NOCASE\b", r'lower(\1 COLLATE "C") = lower($\2 COLLATE "C")'),
     (r"\((\w+) COLLATE NOCASE\)", r'(lower(\1 COLLATE "C"))'),
     (r"\) STRICT(?:, WITHOUT ROWID)?;", ");"),

@@ -345,7 +345,7 @@ class Loader:
         self._database_id = database_id
         self._context = context
         self._undone = undone
-        self._pasts: dict[int, Past | None] = {}
+        self._pasts: dict[int, Past] = {}
 
     def load(self, keys: list[int]) -> list[Hit | None]:
         """Return messages with their neighbours, None for one that is no longer there."""
@@ -361,6 +361,7 @@ class Loader:
         def read(snapshot: Reads) -> list[Near | None]:
             if snapshot.row(JOURNAL.read_record)[0] != self._database_id:
                 raise ReplacedError  # numbers of journals may be others now, too
+            self._read_pasts(snapshot, {key >> SEQ_BITS for key in keys} - self._pasts.keys())
             return [self._near(snapshot, key) for key in keys]
 
         return [self._complete(key, near) for key, near in zip(keys, self._readers.read(read), strict=True)]
@@ -368,9 +369,7 @@ class Loader:
     def _near(self, snapshot: Reads, key: int) -> Near | None:
         """Return a message and what lies near it, in one look."""
         journal = key >> SEQ_BITS
-        if journal not in self._pasts:
-            self._pasts[journal] = self._past(snapshot, journal)
-        past, around = self._pasts[journal], ENTRIES_FOR_ONE * self._context
+        past, around = self._pasts.get(journal), ENTRIES_FOR_ONE * self._context
         if past is None:
             return None
         own = past.stretches[-1]
@@ -391,7 +390,7 @@ class Loader:
 
     def _complete(self, key: int, near: Near | None) -> Hit | None:
         """Read on where what lay near was not enough."""
-        past = self._pasts[key >> SEQ_BITS]
+        past = self._pasts.get(key >> SEQ_BITS)
         if near is None or past is None:
             return None
         before = self._nearest(past, self._back(past, key)) if near.before is None else near.before
@@ -409,15 +408,19 @@ class Loader:
             undone_ids=undone_ids,
         )
 
-    def _past(self, snapshot: Reads, journal: int) -> Past | None:
-        row = snapshot.row(SEARCHES.queries.session_of_journal, (journal,))
-        if row is None:
-            return None
-        session_id, base_id, base_seq, head_seq = row
-        start = journal << SEQ_BITS
-        own = Stretch(start + base_seq, start + head_seq)
-        stretches = [own] if base_id is None or not self._context else known_lineage(snapshot, session_id)
-        return Past(session_id, stretches, read_fold(snapshot, stretches))
+    def _read_pasts(self, snapshot: Reads, journals: set[int]) -> None:
+        """Learn of sessions what their hits need. Of one that is not there, nothing is known."""
+        wanted = (msgspec.json.encode(sorted(journals)).decode(),)
+        for journal, session_id, base_id, base_seq, head_seq, is_changed in snapshot.rows(
+            SEARCHES.queries.sessions_of_journals, wanted
+        ):
+            start = journal << SEQ_BITS
+            stretches, fold = [Stretch(start + base_seq, start + head_seq)], MessageFold()
+            if base_id is not None and self._context:
+                stretches = known_lineage(snapshot, session_id)
+            if is_changed or len(stretches) > 1:
+                fold = read_fold(snapshot, stretches)
+            self._pasts[journal] = Past(session_id, stretches, fold)
 
     def _nearest(self, past: Past, messages: Iterable[Message | None]) -> list[Message] | None:
         """Return the first messages that are told as neighbours; None when more has to be read for it."""

@@ -104,7 +104,7 @@ SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)
 WITH found AS MATERIALIZED (
     SELECT d.message AS message, -bm25(words) AS weight, d.at AS at, d.undone AS undone
     FROM words w JOIN doc d ON d.id = w.rowid
-    WHERE words MATCH ?1 AND d.role IN (SELECT value FROM json_each(?2)) AND d.at >= ?3 AND d.at <= ?4 AND d.undone <= ?5
+    WHERE words MATCH ?1 AND instr(?2, '"' || d.role || '"') > 0 AND d.at >= ?3 AND d.at <= ?4 AND d.undone <= ?5
       AND (?6 = '' OR instr(d.tool, ?6) > 0) AND (?7 IS NULL OR (d.key >> 32) IN (SELECT value FROM json_each(?7)))
       AND (?8 IS NULL OR (d.key >> 32) NOT IN (SELECT value FROM json_each(?8)))
 )
@@ -114,7 +114,7 @@ ORDER BY best * pow(0.5, max(0, ?10 - at) / ?11) DESC, message DESC LIMIT ?9
 -- name: by_time
 -- The newest messages that match.
 SELECT DISTINCT message, 1.0, at, undone FROM doc INDEXED BY doc_at
-WHERE id IN (SELECT rowid FROM words WHERE words MATCH ?1) AND role IN (SELECT value FROM json_each(?2))
+WHERE id IN (SELECT rowid FROM words WHERE words MATCH ?1) AND instr(?2, '"' || role || '"') > 0
   AND at >= ?3 AND at <= ?4 AND undone <= ?5
   AND (?6 = '' OR instr(tool, ?6) > 0) AND (?7 IS NULL OR (key >> 32) IN (SELECT value FROM json_each(?7)))
   AND (?8 IS NULL OR (key >> 32) NOT IN (SELECT value FROM json_each(?8)))

@@ -10,6 +10,14 @@ SELECT key, base_seq, head_seq, head_digest, touched FROM journal WHERE touched 
 -- The session that a journal is of, where it begins and where it ends.
 SELECT s.id, j.base_id, j.base_seq, j.head_seq FROM journal j JOIN session s ON s.journal = j.key WHERE j.key = ?1
 
+-- name: sessions_of_journals
+-- The same of several journals, and whether anything there became of messages after they were said.
+SELECT j.key, s.id, j.base_id, j.base_seq, j.head_seq, EXISTS (
+    SELECT 1 FROM entry WHERE key > (j.key << 32) + j.base_seq AND key <= (j.key << 32) + j.head_seq
+      AND kind IN ('messages.undone', 'messages.restored', 'message.edited', 'message.retracted', 'file.fetched'))
+FROM journal j JOIN session s ON s.journal = j.key
+WHERE j.key IN (SELECT CAST(value AS INTEGER) FROM json_each(?1))
+
 -- name: filter_journals
 -- The journals of sessions that a search may look into. Parameters: owners, source, session, part of the title.
 SELECT journal FROM session
