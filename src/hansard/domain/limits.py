@@ -119,5 +119,9 @@ NOTE_CHARACTERS_MAX: Final = 500
 CONVERSATIONS_MAX: Final = 256
 """Conversations whose fold a process keeps, so that a turn reads only what is new."""
 
-CONVERSATION_MESSAGES_MAX: Final = 50_000
-"""Messages in all of those together."""
+CONVERSATION_BYTES_MAX: Final = 32 * MIB
+"""About what all of those take in memory: 200 chats of 200 short messages, or a few that fill a large window. To fold
+one anew takes a few milliseconds for each thousand entries."""
+
+CONVERSATION_IDLE_SECONDS: Final = 1800.0
+"""A conversation in which nothing was asked or answered for so long is folded again when it goes on."""

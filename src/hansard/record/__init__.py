@@ -8,6 +8,7 @@ API in one module, with its SQL beside it:
     messages/entries    message entries, Entry and Chunk; what a message says now; the order for the model
     messages/operations append, undo, import, read a message or a transcript; blobs
     conversation        the fold that engine and commands decide on; compaction
+    conversation_cache  the folds that a process keeps
     turns/entries       turn entries, who asks for turns     turns/operations   queue, claim, stream, stop, end
     turns/holding       Turn and Reply, as the engine uses them; `record.turns`
     budgets             what a day took, and whether a turn may begin; what a person may bring in an hour

@@ -31,7 +31,8 @@ from hansard.journal.verify import Report, verify_record
 from hansard.record import sessions
 from hansard.record.access import AccessList
 from hansard.record.budgets import Budgets, Quotas
-from hansard.record.conversation import Conversation, ConversationCache
+from hansard.record.conversation import Conversation
+from hansard.record.conversation_cache import ConversationCache
 from hansard.record.deliveries import Deliveries
 from hansard.record.fetches import FileFetches
 from hansard.record.forks import fork_session
@@ -85,7 +86,7 @@ class Record:
     quotas = cached_property(lambda self: Quotas(self._caller))
     budgets = cached_property(lambda self: Budgets(self._caller))
     memory = cached_property(lambda self: Memory(self._caller))
-    _conversations = cached_property(lambda _self: ConversationCache())
+    _conversations = cached_property(lambda self: ConversationCache(self.clock))
     _pages = cached_property(lambda self: PageReader(self._caller, SHAPES))  # all followers share its snapshots
 
     @classmethod

@@ -10,18 +10,15 @@ Entry: session.compacted, a summary that the model is told in place of earlier m
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from hansard.domain.budgets import Usage
-from hansard.domain.limits import CONVERSATION_MESSAGES_MAX, CONVERSATIONS_MAX, READ_ROWS_MAX
 from hansard.domain.messages import File, Message, Role, Text
 from hansard.domain.people import By, How, joined
 from hansard.domain.requests import FailureKind
 from hansard.domain.sessions import Link, TurnState
-from hansard.journal.concepts import Body, Concept
+from hansard.journal.concepts import ENCODER, Body, Concept
 from hansard.record.messages.entries import (
     ChatChange,
     Entry,
@@ -69,6 +66,9 @@ class SessionCompacted(Body, frozen=True):
     focus: str = ""
 
 
+FOLDED_BYTES = 160
+"""What a fold keeps of an entry beside its words, on average: see `Conversation.size_bytes`."""
+
 REQUESTED_LOST_MAX = 2
 """A summary that a person asked for and that took its process down so often is not tried again by itself."""
 
@@ -107,6 +107,8 @@ class Conversation:
 
     def __init__(self) -> None:
         self.seq = 0
+        self.size_bytes = 0
+        """About how much memory this takes."""
         self._order = MessageOrder()
         self.undone = self._order.undone
         """The messages that are undone now, each with the seq of the entry that undid it."""
@@ -144,6 +146,7 @@ class Conversation:
         self.seq = entry.seq
         apply = APPLY.get(type(entry.body))
         if apply is not None:
+            self.size_bytes += FOLDED_BYTES + len(ENCODER.encode(entry.body))
             apply(self, entry, entry.body)
 
     @property
@@ -424,34 +427,3 @@ def answered_by(conversation: Conversation, turn_id: str) -> list[Message]:
         start -= 1
     said = [each.message for each in placed[start:end]]
     return [message for message in said if message.role == Role.USER and not message.is_observed]
-
-
-class ConversationCache:
-    """Conversations that this process has folded, the last used ones, so that a turn reads only what came since.
-
-    Entries never change, so a fold up to a seq is never stale: it can only be behind.
-    """
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[asyncio.Lock, Conversation]] = OrderedDict()
-
-    async def read(self, session_id: str, read_entries: Callable[[str, int], Awaitable[list[Entry]]]) -> Conversation:
-        lock, conversation = self._kept.setdefault(session_id, (asyncio.Lock(), Conversation()))
-        async with lock:
-            while True:
-                entries = await read_entries(session_id, conversation.seq)
-                for entry in entries:
-                    conversation.add(entry)
-                if len(entries) < READ_ROWS_MAX:
-                    break
-        self._keep(session_id)
-        return conversation
-
-    def _keep(self, session_id: str) -> None:
-        """Forget what was not used for longest, beyond the limits."""
-        if session_id in self._kept:
-            self._kept.move_to_end(session_id)
-        messages = sum(len(conversation.placed) for _, conversation in self._kept.values())
-        while len(self._kept) > 1 and (len(self._kept) > CONVERSATIONS_MAX or messages > CONVERSATION_MESSAGES_MAX):
-            _, (_, forgotten) = self._kept.popitem(last=False)
-            messages -= len(forgotten.placed)
