@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hansard import Delivery, DeliveryState, InvalidInput, Message, Record, SessionEnded, TurnState
+from hansard.journal.backend import EntriesGoneError, Reads
+from hansard.journal.entries import Journal
+from hansard.journal.transaction import SQL, find_in, read_lineage, trace_entries
 from tests.record.helpers_facts import (
     SESSION,
     assert_clean,
@@ -40,6 +44,55 @@ async def test_delivery_reads_a_forked_reply_as_the_transcript_does(home: Path) 
             (shown,) = await record.load_transcript(session_id)
             assert await record.messages.read(session_id, "reply") == shown
         assert (shown.text, shown.status) == ("before ", "interrupted")
+
+
+class CountedReads:
+    """Reads of a snapshot, counted."""
+
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
+        self.schema = reads.schema
+        self.count = 0
+
+    def rows(self, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
+        """Return every row."""
+        self.count += 1
+        return self._reads.rows(query, bindings)
+
+    def row(self, query: str, bindings: tuple[Any, ...] = ()) -> Any:  # noqa: ANN401 - a row of any shape
+        """Return the first row or None."""
+        return next(iter(self.rows(query, bindings)), None)
+
+
+async def test_what_a_fork_inherits_is_found_with_one_query_however_deep(home: Path) -> None:
+    """The past of a fork of a fork of … is one query, and an entry in it another one."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        await say(record, "first")
+        session_id = SESSION
+        for _ in range(20):
+            session_id = (await record.fork(session_id)).id
+
+        def look(snapshot: Reads) -> tuple[int, str, int]:
+            reads = CountedReads(snapshot)
+            stretches = trace_entries(reads, Journal(snapshot.row(SQL.read_journal, (session_id,))))
+            found = find_in(reads, stretches, "first")
+            assert found is not None
+            return len(stretches), found[1].kind, reads.count
+
+        assert record.store.backend.read(look) == (21, "message.added", 2)
+
+
+async def test_a_fork_that_is_its_own_parent_is_damage(home: Path) -> None:
+    """Only damage makes such a circle: a shorter history is never given for the whole one, and the walk ends."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        await say(record, "first")
+        child = await record.fork(SESSION)
+    raw_rows(home, "UPDATE journal SET base_id = id WHERE id = ?", child.id)
+    async with Record.open(home) as record:
+        with pytest.raises(EntriesGoneError):
+            record.store.backend.read(lambda snapshot: read_lineage(snapshot, child.id))
 
 
 @pytest.mark.loss("I4")

@@ -25,6 +25,8 @@ from hansard.journal.files import FileStat, LogFiles
 SEQ_BITS = 32
 """An entry's key is its journal's key, shifted by so many bits, and its seq."""
 
+SEQ_MASK = (1 << SEQ_BITS) - 1
+
 DIGEST_FORMAT = 1
 """1: SHA-256 for chain and body. Kept with each entry, so that another can follow one day."""
 

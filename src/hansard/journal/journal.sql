@@ -7,6 +7,20 @@ SELECT database_id, commits FROM record
 SELECT key, id, base_id, base_seq, base_digest, head_seq, head_digest, log_end, log_synced, part_end, messages, active_at
 FROM journal WHERE id = ?1
 
+-- name: trace_past
+-- The journals that a fork goes on from, the nearest first: up to which entry each belongs to it, and that entry's digest.
+-- Parameters: its parent, its last inherited seq, and the seq up to which journals are not looked at. UNION, so that a
+-- circle, which only damage can make, ends.
+WITH RECURSIVE past (id, last) AS (
+    SELECT CAST(?1 AS TEXT), CAST(?2 AS BIGINT)
+    UNION
+    SELECT j.base_id, CASE WHEN j.base_seq < p.last THEN j.base_seq ELSE p.last END
+    FROM past p JOIN journal j ON j.id = p.id WHERE j.base_id IS NOT NULL AND j.base_seq > ?3
+)
+SELECT p.id, p.last, j.key, j.base_seq, j.base_digest, j.head_seq, e.digest
+FROM past p LEFT JOIN journal j ON j.id = p.id LEFT JOIN entry e ON e.key = (j.key << 32) + p.last
+ORDER BY p.last DESC
+
 -- name: read_head
 -- Where a journal ends, for followers of a schema that has no streams: its last entry.
 SELECT key, head_seq, NULL FROM journal WHERE id = ?1
@@ -19,6 +33,11 @@ FROM journal WHERE key > ?1 ORDER BY key LIMIT ?2
 -- name: find_entry
 -- An entry by its id.
 SELECT seq, kind, version, at, body FROM entry WHERE journal = ?1 AND id = ?2
+
+-- name: find_in
+-- An entry by its id, from the last of some stretches that has it. They are a JSON array of the keys that they end with.
+SELECT e.journal, e.seq, e.kind, e.version, e.at, e.body FROM json_each(?1) s CROSS JOIN entry e
+WHERE e.journal = s.value >> 32 AND e.id = ?2 AND e.key <= s.value ORDER BY e.seq DESC LIMIT 1
 
 -- name: read_entries
 -- A page of a journal, in order.

@@ -14,7 +14,10 @@ On crash: the backend rolls back; what was logged is found by the next writer, w
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import TypeVar
+
+import msgspec
 
 from hansard.domain.ids import HOME_JOURNAL, random_bytes
 from hansard.errors import IdConflict, PastMissing, WrongState
@@ -76,12 +79,8 @@ class Transaction:
         row = self.row(SQL.find_entry, (journal.key, entry_id))
         if row is None and journal.base_id is not None:
             with contextlib.suppress(PastMissing):
-                for stretch in reversed(inherited_entries(self, journal)):
-                    key = stretch.last >> SEQ_BITS
-                    row = self.row(SQL.find_entry, (key, entry_id))
-                    if row is not None and (key << SEQ_BITS) + row[0] <= stretch.last:
-                        break
-                    row = None
+                found = find_in(self, inherited_entries(self, journal), entry_id)
+                return None if found is None else found[1]
         return None if row is None else KnownEntry._make(row)
 
     def find_same(self, journal: Journal, entry_id: str, body: Body, data: bytes) -> KnownEntry | None:
@@ -205,21 +204,24 @@ def trace_entries(reads: Reads, journal: Journal, after: int = 0) -> list[Stretc
     Journals that only hold entries up to `after` are left out and not looked at. PastMissing: a journal does not hold
     the entry that a fork continues.
     """
-    stretches: list[Stretch] = []
-    current, fork, last = journal, journal, journal.head_seq
-    while True:
-        if last > current.base_seq:
-            if current is not fork:
-                _check_entry(reads, journal, fork, current)
-            stretches.append(Stretch(current.entry_key(current.base_seq), current.entry_key(last)))
-            fork = current
-        last = min(last, current.base_seq)
-        if current.base_id is None or last <= after:
-            return stretches[::-1]
-        row = reads.row(SQL.read_journal, (current.base_id,))
-        if row is None:
-            raise past_missing(reads.schema, journal, current.base_id, fork.base_seq, "which is not in the record")
-        current = Journal(row)
+    own = Stretch(journal.entry_key(journal.base_seq), journal.entry_key(journal.head_seq))
+    stretches = [own] if own.last > own.after else []
+    first, digest = journal.base_seq, journal.base_digest
+    past = reads.rows(SQL.trace_past, (journal.base_id, first, after)) if first > after else []
+    for parent_id, last, key, base_seq, base_digest, head_seq, found in past:
+        if key is None:
+            raise past_missing(reads.schema, journal, parent_id, last, "which is not in the record")
+        if last <= base_seq:
+            continue
+        if found is None:
+            raise past_missing(reads.schema, journal, parent_id, last, f"which has entries 1 to {head_seq} only")
+        if found != digest:
+            raise past_missing(reads.schema, journal, parent_id, last, "which has another entry at that place")
+        stretches.append(Stretch((key << SEQ_BITS) + base_seq, (key << SEQ_BITS) + last))
+        first, digest = base_seq, base_digest
+    if first > after:
+        raise EntriesGoneError(journal.id, first)
+    return stretches[::-1]
 
 
 def inherited_entries(reads: Reads, journal: Journal) -> list[Stretch]:
@@ -230,16 +232,6 @@ def inherited_entries(reads: Reads, journal: Journal) -> list[Stretch]:
         stretches = trace_entries(reads, journal)
         journal.past = [each for each in stretches if each.last >> SEQ_BITS != journal.key]
     return journal.past
-
-
-def _check_entry(reads: Reads, journal: Journal, fork: Journal, parent: Journal) -> None:
-    """Raise when a journal does not hold the entry that a fork continues."""
-    found = reads.row(SQL.read_digest, (parent.entry_key(fork.base_seq),))
-    if found is None:
-        has = f"which has entries 1 to {parent.head_seq} only"
-        raise past_missing(reads.schema, journal, parent.id, fork.base_seq, has)
-    if found[0] != fork.base_digest:
-        raise past_missing(reads.schema, journal, parent.id, fork.base_seq, "which has another entry at that place")
 
 
 def read_lineage(reads: Reads, journal_id: str, after: int = 0) -> list[Stretch]:
@@ -255,6 +247,15 @@ def known_lineage(reads: Reads, journal_id: str) -> list[Stretch]:
     except PastMissing:
         own = Journal(reads.row(SQL.read_journal, (journal_id,)))
         return [Stretch(own.entry_key(own.base_seq), own.entry_key(own.head_seq))]
+
+
+def find_in(
+    reads: Reads | Group | Transaction, stretches: Sequence[Stretch], entry_id: str
+) -> tuple[int, KnownEntry] | None:
+    """Return the journal and the row of an entry of a session: what a fork's parent had after the fork is not one."""
+    lasts = msgspec.json.encode([stretch.last for stretch in stretches]).decode()
+    row = reads.row(SQL.find_in, (lasts, entry_id))
+    return None if row is None else (row[0], KnownEntry._make(row[1:]))
 
 
 def read_page(reads: Reads, journal_id: str, after: int, limit: int) -> list[tuple[int, str, str, int, int, Body]]:

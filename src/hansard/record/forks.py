@@ -6,9 +6,9 @@ from hansard.domain.messages import Status
 from hansard.domain.sessions import Link, Session
 from hansard.errors import IdConflict, InvalidInput
 from hansard.journal.concepts import Base
-from hansard.journal.entries import SEQ_BITS, Journal, Stretch
+from hansard.journal.entries import SEQ_MASK, Journal, Stretch
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import Transaction, trace_entries
+from hansard.journal.transaction import Transaction, inherited_entries
 from hansard.record.messages.entries import MessageSealed, join_chunks
 from hansard.record.sessions import SQL, SessionCreated, choose_id, read_session_now, session_journal
 
@@ -26,10 +26,14 @@ def fork_session(
     session_id, exists = choose_id(tx, id, token)
     if exists:
         return read_session_now(tx, session_id)
-    starts = ((stretch, stretch.after >> SEQ_BITS << SEQ_BITS) for stretch in trace_entries(tx, parent))
-    lineage = [Stretch(each.after, min(each.last, start + at)) for each, start in starts if each.after < start + at]
-    digest: bytes = tx.row(JOURNAL.read_digest, ((lineage[-1].last >> SEQ_BITS << SEQ_BITS) + at,))[0]
+    lineage = [*inherited_entries(tx, parent), Stretch(parent.entry_key(parent.base_seq), parent.entry_key(at))]
+    while lineage[-1].after & SEQ_MASK >= at:
+        lineage.pop()
+    end = (lineage[-1].after & ~SEQ_MASK) + at
+    lineage[-1] = lineage[-1]._replace(last=end)
+    digest: bytes = tx.row(JOURNAL.read_digest, (end,))[0]
     journal = tx.create_journal(session_id, Base(parent.id, at, digest))
+    journal.past = lineage
     body = SessionCreated(
         source=parent_row.source,
         owner=parent_row.owner,

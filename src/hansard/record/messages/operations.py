@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,11 +24,12 @@ from hansard.journal.backend import IdTakenError, Reads
 from hansard.journal.calls import Caller
 from hansard.journal.causes import explain_holding
 from hansard.journal.concepts import Body, encode_body
-from hansard.journal.entries import SEQ_BITS, EntryRow, Journal, KnownEntry, Stretch
+from hansard.journal.entries import EntryRow, Journal, KnownEntry
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import (
     Transaction,
     decode_text,
+    find_in,
     inherited_entries,
     known_lineage,
     read_lineage,
@@ -158,16 +159,6 @@ def undo(tx: Transaction, session_id: str, undone: MessagesUndone | MessagesRest
         if tx.find(journal, message_id) is None:
             raise NotFound(f"there is no message {message_id} in session {session_id}")
     tx.add(journal, entry_id, undone)
-
-
-def find_in(snapshot: Reads, stretches: Sequence[Stretch], entry_id: str) -> tuple[int, tuple[Any, ...]] | None:
-    """Return the journal and the row of an entry of a session: what a fork's parent had after the fork is not one."""
-    for stretch in reversed(stretches):
-        journal = stretch.after >> SEQ_BITS
-        found = snapshot.row(JOURNAL.find_entry, (journal, entry_id))
-        if found is not None and stretch.after < (journal << SEQ_BITS) + found[0] <= stretch.last:
-            return journal, found
-    return None
 
 
 def fold_transcript(entries: Iterable[tuple[str, int, Body]], open_parts: tuple[Part, ...] = ()) -> list[Message]:

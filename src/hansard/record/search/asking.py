@@ -22,7 +22,7 @@ from hansard.domain.messages import Message, Role
 from hansard.domain.search import Query, is_match, parse_query, tokens
 from hansard.domain.text import clean_text, read_state
 from hansard.journal.backend import Reads, ReplacedError, Snapshots
-from hansard.journal.entries import SEQ_BITS, Stretch
+from hansard.journal.entries import SEQ_BITS, SEQ_MASK, Stretch
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import known_lineage
 from hansard.record.messages.entries import (
@@ -40,7 +40,6 @@ from hansard.record.search.docs import (
     DELETED,
     SEARCH,
     SEARCHES,
-    SEQ_MASK,
     UNDONE,
     Doc,
     Scanner,

@@ -17,10 +17,10 @@ from hansard.domain.messages import Message, Role, ToolCall, ToolResult
 from hansard.domain.search import RULE, fields_of, tokens
 from hansard.journal.backend import Reads, ReplacedError, Snapshots
 from hansard.journal.concepts import Concept, load_queries
-from hansard.journal.entries import SEQ_BITS
+from hansard.journal.entries import SEQ_BITS, SEQ_MASK
 from hansard.journal.sqlite.connection import Connection, fetch, immediate
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import known_lineage
+from hansard.journal.transaction import find_in, known_lineage
 from hansard.record.messages.entries import (
     ChatChange,
     MessageAdded,
@@ -34,13 +34,10 @@ from hansard.record.messages.entries import (
     opened_message,
     sealed_message,
 )
-from hansard.record.messages.operations import find_in
 
 SEARCHES = Concept("search", "hansard.record.search")
 SEARCH = load_queries("hansard.record.search", "index.sql")
 """Tables and queries of search.db."""
-
-SEQ_MASK = (1 << SEQ_BITS) - 1
 
 CHECKED_TOKENS = 8
 """Tokens of each field, in a row, by which `verify` looks for a message. More would take long."""

@@ -24,7 +24,7 @@ from hansard.domain.limits import INDEX_BATCH_BYTES, INDEX_BATCH_ENTRIES
 from hansard.domain.search import RULE
 from hansard.errors import HansardError
 from hansard.journal.backend import Reads, ReplacedError, Snapshots, UnreadableError
-from hansard.journal.entries import SEQ_BITS, Stretch
+from hansard.journal.entries import SEQ_BITS, SEQ_MASK, Stretch
 from hansard.journal.locks import TryLock
 from hansard.journal.sqlite.connection import (
     Connection,
@@ -40,7 +40,6 @@ from hansard.record.messages.entries import read_fold
 from hansard.record.search.docs import (
     DELETED,
     SEARCH,
-    SEQ_MASK,
     UNDONE,
     Scanner,
     add_docs,
