@@ -91,12 +91,16 @@ def check_entry_id(entry_id: str) -> str:
 
 
 def log_path(journal_id: str) -> PurePosixPath:
-    """Return where a journal's log lies below the home: a function of the id alone."""
+    """Return where a journal's log lies below the home."""
+    return PurePosixPath(f"{log_stem(journal_id)}.jsonl")
+
+
+def log_stem(journal_id: str) -> str:
+    """Return where a journal's files lie below the home, without their suffix: a function of the id alone."""
     if journal_id == HOME_JOURNAL:
-        return PurePosixPath("home.jsonl")
+        return "home"
     dated = DATED_SESSION_ID.match(journal_id)
-    folder = PurePosixPath(dated[1], dated[2]) if dated else PurePosixPath("other")
-    return PurePosixPath("sessions") / folder / f"{journal_id}.jsonl"
+    return f"sessions/{dated[1]}/{dated[2]}/{journal_id}" if dated else f"sessions/other/{journal_id}"
 
 
 DIGITS = 6

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 
-from hansard.domain.ids import log_path
+from hansard.domain.ids import log_stem
 from hansard.domain.limits import KIB, LINE_BYTES_MAX
 from hansard.journal.files import FileStat, LogFiles
 
@@ -302,17 +302,17 @@ def decode_part(data: bytes) -> PartLine | None:
 
 @lru_cache(maxsize=4096)
 def log_name(journal_id: str) -> str:
-    return str(log_path(journal_id))
+    return f"{log_stem(journal_id)}.jsonl"
 
 
 @lru_cache(maxsize=4096)
 def part_name(journal_id: str) -> str:
-    return str(log_path(journal_id).with_suffix(".part"))
+    return f"{log_stem(journal_id)}.part"
 
 
 def tail_name(journal_id: str) -> str:
     """Return the name of the file that keeps what could not be read as part of the log."""
-    return str(log_path(journal_id).with_suffix(".tail"))
+    return f"{log_stem(journal_id)}.tail"
 
 
 def log_size(files: LogFiles, journal_id: str) -> int:

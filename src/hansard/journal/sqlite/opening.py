@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import apsw
 
-from hansard.domain.ids import HOME_JOURNAL
+from hansard.domain.ids import HOME_JOURNAL, log_stem
 from hansard.domain.limits import KIB, READ_ROWS_MAX
 from hansard.errors import LegsMixed, LogUnwritable, RecordDamaged, RecordTooNew
 from hansard.journal.backend import DamageError, LogSeen
@@ -33,7 +33,6 @@ from hansard.journal.entries import (
     log_continues,
     log_name,
     log_size,
-    part_name,
     read_log,
     row_digest,
 )
@@ -270,16 +269,18 @@ def list_logs(files: LogFiles) -> Iterator[LogSeen]:
                 continue
             else:
                 stem, _, suffix = entry.name.rpartition(".")
-                journal_id = HOME_JOURNAL if not prefix else stem
-                name = {"jsonl": log_name, "part": part_name}.get(suffix)
-                is_ours = name is not None and name(journal_id) == f"{prefix}{entry.name}"
-                if is_ours:
-                    with suppress(FileNotFoundError):  # a reply ended meanwhile, and its part file is gone
+                journal_id = stem if prefix else HOME_JOURNAL
+                if suffix in LOG_SUFFIXES and log_stem(journal_id) == f"{prefix}{stem}":
+                    try:
                         seen = entry.stat(follow_symlinks=False)
-                        yield LogSeen(
-                            suffix=suffix, journal_id=journal_id, size_bytes=seen.st_size, changed_ns=seen.st_ctime_ns
-                        )
+                    except FileNotFoundError:
+                        continue  # a reply ended meanwhile, and its part file is gone
+                    yield LogSeen(
+                        suffix=suffix, journal_id=journal_id, size_bytes=seen.st_size, changed_ns=seen.st_ctime_ns
+                    )
 
+
+LOG_SUFFIXES = frozenset({"jsonl", "part"})
 
 LOG_FOLDERS_DEEP = 3
 """Folders above a log, at most: `sessions/2026/11/`."""
