@@ -180,6 +180,8 @@ class Fold(Protocol):
     """Tables of the same schema, to fold one journal's entries into."""
 
     run: Callable[..., Any]
+    filled: str
+    """The query for the names of the tables that have a row of a journal."""
 
     def begin(self) -> None:
         """Start with empty tables."""

@@ -62,6 +62,9 @@ class MemoryFold:
         self._connection = apsw.Connection(":memory:")
         self._connection.execute(SQL.tables + schema.create_tables())
         self.run = self._connection.cursor().execute
+        names = [table.name for table in schema.tables if not table.of_home]
+        looks = [f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {name} WHERE journal = ?1)" for name in names]  # noqa: S608 - our own names
+        self.filled = " UNION ALL ".join(looks or ["SELECT '' WHERE ?1 IS NULL"])
 
     def begin(self) -> None:
         if self._connection.in_transaction:
