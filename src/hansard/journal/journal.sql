@@ -12,7 +12,7 @@ FROM journal WHERE id = ?1
 -- Parameters: its parent, its last inherited seq, and the seq up to which journals are not looked at. UNION, so that a
 -- circle, which only damage can make, ends.
 WITH RECURSIVE past (id, last) AS (
-    SELECT CAST(?1 AS TEXT), CAST(?2 AS BIGINT)
+    SELECT CAST(?1 AS TEXT), CAST(?2 AS INTEGER) AS last
     UNION
     SELECT j.base_id, CASE WHEN j.base_seq < p.last THEN j.base_seq ELSE p.last END
     FROM past p JOIN journal j ON j.id = p.id WHERE j.base_id IS NOT NULL AND j.base_seq > ?3
@@ -35,9 +35,10 @@ FROM journal WHERE key > ?1 ORDER BY key LIMIT ?2
 SELECT seq, kind, version, at, body FROM entry WHERE journal = ?1 AND id = ?2
 
 -- name: find_in
--- An entry by its id, from the last of some stretches that has it. They are a JSON array of the keys that they end with.
-SELECT e.journal, e.seq, e.kind, e.version, e.at, e.body FROM json_each(?1) s CROSS JOIN entry e
-WHERE e.journal = s.value >> 32 AND e.id = ?2 AND e.key <= s.value ORDER BY e.seq DESC LIMIT 1
+-- The entries with an id in some journals, the latest first. They are a JSON array of their keys.
+WITH j (key) AS (SELECT value FROM json_each(?1))
+SELECT e.journal, e.seq, e.kind, e.version, e.at, e.body FROM entry e
+WHERE e.journal IN (SELECT CAST(key AS INTEGER) FROM j) AND e.id = ?2 ORDER BY e.seq DESC
 
 -- name: read_entries
 -- A page of a journal, in order.

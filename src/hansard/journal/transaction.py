@@ -253,9 +253,11 @@ def find_in(
     reads: Reads | Group | Transaction, stretches: Sequence[Stretch], entry_id: str
 ) -> tuple[int, KnownEntry] | None:
     """Return the journal and the row of an entry of a session: what a fork's parent had after the fork is not one."""
-    lasts = msgspec.json.encode([stretch.last for stretch in stretches]).decode()
-    row = reads.row(SQL.find_in, (lasts, entry_id))
-    return None if row is None else (row[0], KnownEntry._make(row[1:]))
+    lasts = {stretch.last >> SEQ_BITS: stretch.last for stretch in stretches}
+    for journal, *row in reads.rows(SQL.find_in, (msgspec.json.encode(list(lasts)).decode(), entry_id)):
+        if (journal << SEQ_BITS) + row[0] <= lasts[journal]:
+            return journal, KnownEntry._make(row)
+    return None
 
 
 def read_page(reads: Reads, journal_id: str, after: int, limit: int) -> list[tuple[int, str, str, int, int, Body]]:
