@@ -46,6 +46,9 @@ READ_THREADS = 2
 SEARCH_THREADS = 2
 """Apart from the others: a search that has to read everything must not hold up who follows a conversation."""
 
+STREAMS_SECONDS = 0.005
+"""The shortest pause between two commits for pieces of streams: hundreds of them share one."""
+
 ROOM_LOOK_SECONDS = 0.25
 """How often to look for room that no commit made: what waited was withdrawn."""
 
@@ -297,6 +300,8 @@ class Caller:
         self._loop = asyncio.get_running_loop()
         self._waiters = WaiterQueue(self._loop)
         self._ringing = False
+        self._stream_timer: asyncio.TimerHandle | None = None
+        self._streams_rung_at = 0.0
         watch = ProgressWatch(store.home, store.work)
         self._patience = Patience(self._loop, patience_seconds, self._expire, watch.has_moved)
         self._executor = ThreadPoolExecutor(READ_THREADS, "hansard-read")
@@ -346,19 +351,30 @@ class Caller:
     def now(self) -> float:
         return self._loop.time()
 
-    def ring_soon(self, seconds: float = 0) -> None:
-        """Wake the writer once every task that is ready has queued its part, or after a while.
+    def ring_soon(self) -> None:
+        """Wake the writer once every task that is ready has queued its part.
 
         Woken at once, its thread would fight the loop's for the interpreter, and commit their parts one by one.
         """
-        if seconds > 0:
-            self._loop.call_later(seconds, self._ring)
-        elif not self._ringing:
+        if not self._ringing:
             self._ringing = True
             self._loop.call_soon(self._ring)
 
     def _ring(self) -> None:
         self._ringing = False
+        self.queue.ring()
+
+    def ring_for_stream(self, at: float) -> None:
+        """Wake the writer for a piece of a stream, at a time of the loop's clock: one commit for many streams."""
+        at = max(at, self._streams_rung_at + STREAMS_SECONDS)
+        if self._stream_timer is None or self._stream_timer.when() > at:
+            if self._stream_timer is not None:
+                self._stream_timer.cancel()
+            self._stream_timer = self._loop.call_at(at, self._ring_for_streams)
+
+    def _ring_for_streams(self) -> None:
+        self._stream_timer = None
+        self._streams_rung_at = self._loop.time()
         self.queue.ring()
 
     async def _outcome(self, item: Item, waiter: Waiter) -> None:
@@ -460,5 +476,7 @@ class Caller:
 
     def close(self) -> None:
         self._patience.close()
+        if self._stream_timer is not None:
+            self._stream_timer.cancel()
         self._executor.shutdown(wait=False, cancel_futures=True)
         self._searches.shutdown(wait=False, cancel_futures=True)

@@ -339,10 +339,8 @@ class Reply:
 
         self._item = Item(write_pieces, self._written, cost=size)
         self._caller.queue.submit(self._item, ring=False)
-        now = self._caller.now()
-        pause = self._rung_at + GATHER_SECONDS - now
-        self._rung_at = now + max(pause, 0)
-        self._caller.ring_soon(max(pause, 0))
+        self._rung_at = max(self._caller.now(), self._rung_at + GATHER_SECONDS)
+        self._caller.ring_for_stream(self._rung_at)
 
     def _written(self, item: Item) -> None:
         if item.error is not None:
