@@ -38,7 +38,7 @@ from hansard.journal.sqlite.reading import Readers, Snapshot
 
 logger = logging.getLogger("hansard.record")
 
-PAUSE_SECONDS: Final = 0.01
+PAUSE_SECONDS: Final = 0.005
 """Between two looks at the database: others may commit thousands of times a second."""
 
 AGAIN_SECONDS: Final = 0.25
