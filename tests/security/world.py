@@ -33,6 +33,8 @@ from hansard.interop.jsonl_import import import_file
 from hansard.interop.transcripts import all_sessions, parents_first
 from hansard.ports.model import Model
 from hansard.record.messages.entries import Chunk, Entry
+from hansard.record.questions import QuestionAnswered, QuestionAsked
+from hansard.record.turns.entries import TurnEnded
 from hansard.testing import Platform, RecordingChannel
 from tests.security.cast import TOOLS, Obedient, WatchedPlatform, WatchedTool, Witness
 
@@ -154,8 +156,8 @@ class World:
         """Events that can be edited: (chat, account, id)."""
         self.forged = ""
         """The session that was forged last."""
-        self._read: dict[str, tuple[bool, int]] = {}
-        """How far each session was read, and whether a turn waits there for an answer."""
+        self._read: dict[str, tuple[str, int]] = {}
+        """How far each session was read, and which turn waits there for an answer; empty: none."""
         self.errors: list[BaseException] = []
         self.stop = asyncio.Event()
         self.app: App
@@ -235,13 +237,17 @@ class World:
         """Return the sessions in which a turn waits for an answer."""
         for session in await all_sessions(self.app.record):
             shared = session.parent.at if session.parent is not None and session.parent.link == "fork" else 0
-            asks, seq = self._read.get(session.id, (False, shared))
+            asking, seq = self._read.get(session.id, ("", shared))
             for entry in await self.app.record.sessions.read_entries(session.id, seq):
-                if entry.kind in {"question.asked", "question.answered", "turn.ended"}:
-                    asks = entry.kind == "question.asked"
+                if isinstance(entry.body, QuestionAsked):
+                    asking = entry.body.turn_id
+                elif isinstance(entry.body, QuestionAnswered):
+                    asking = ""
+                elif isinstance(entry.body, TurnEnded) and entry.body.turn_id == asking:
+                    asking = ""  # another one that ends had only been queued
                 seq = entry.seq
-            self._read[session.id] = (asks, seq)
-        return {session_id for session_id, (asks, _) in self._read.items() if asks}
+            self._read[session.id] = (asking, seq)
+        return {session_id for session_id, (asking, _) in self._read.items() if asking}
 
     # What people do.
 
