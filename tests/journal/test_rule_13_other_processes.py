@@ -52,15 +52,16 @@ async def test_a_commit_whose_process_died_before_it_told_anybody(home: Path) ->
 
 
 @pytest.mark.loss("B7")
-async def test_followers_where_the_kernel_tells_nothing(home: Path) -> None:
-    """Where the database has to be looked at again and again, followers are woken, too."""
+@pytest.mark.parametrize("journal_id", [SESSION, None])
+async def test_followers_where_the_kernel_tells_nothing(home: Path, journal_id: str | None) -> None:
+    """Where the database has to be looked at again and again, followers of a session, and of any, are woken, too."""
     async with Record.open(home) as record:
         await new_session(record)
         backend = record.store.backend
         assert isinstance(backend, SqliteBackend)
         followers = Followers(lambda them: watch_others(backend.readers, them, OnlyCommits()))
         woken = asyncio.Event()
-        with notified(followers, woken, SESSION), Worker(home) as worker:
+        with notified(followers, woken, journal_id, chunks=False), Worker(home) as worker:
             async with asyncio.timeout(120):
                 await woken.wait()  # the first look
                 woken.clear()

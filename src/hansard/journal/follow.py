@@ -115,13 +115,13 @@ class Followers:
             return list(self._signals)
 
     def ring(self, journal_ids: Collection[str] | None, grown: Collection[str] = ()) -> None:
-        """Wake everybody who follows one of these journals, from any thread; None wakes everybody.
+        """Wake whoever follows one of these journals, or `ANY`, from any thread; None wakes everybody.
 
         `grown`: those of them that have no new entry. Who follows entries alone is not woken for them.
         """
         with self._mutex:
             chosen = self._signals if journal_ids is None else (*journal_ids, ANY)
-            quiet = {*grown, ANY} if journal_ids is not None and len(grown) == len(journal_ids) else grown
+            quiet = {*grown, ANY} if 0 < len(grown) == len(journal_ids or ()) else grown
             signals = [
                 signal
                 for journal_id in chosen
