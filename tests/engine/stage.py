@@ -9,7 +9,6 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from hansard.domain.budgets import Usage
-from hansard.domain.ids import log_path
 from hansard.domain.limits import PATIENCE_SECONDS
 from hansard.domain.messages import Message, Role, ToolCall, ToolOutcome, ToolResult
 from hansard.domain.requests import (
@@ -32,6 +31,7 @@ from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent, Ran, run_turn
 from hansard.intake.speak import Spoken, speak
 from hansard.journal.concepts import Body
+from hansard.journal.entries import log_name
 from hansard.ports.model import Model
 from hansard.ports.tool import Tool
 from hansard.record.api import Record
@@ -233,7 +233,7 @@ class Stage:
 
     async def together(self, kind: str) -> list[str]:
         """The kinds of the entries that one call committed together with the first of a kind, as the log tells."""
-        lines = [json.loads(line) for line in (self.record.home / log_path(self.session_id)).read_text().splitlines()]
+        lines = [json.loads(line) for line in (self.record.home / log_name(self.session_id)).read_text().splitlines()]
         first = next(line for line in lines if line["kind"] == kind)
         return [line["kind"] for line in lines if line["tx"] == first["tx"] and line.get("unit") == first.get("unit")]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.chats import Began
-from hansard.domain.ids import log_path
 from hansard.domain.messages import Role
 from hansard.domain.requests import UserSaid
 from hansard.domain.sessions import SessionState, TurnState
 from hansard.domain.settings import Busy, Resets
+from hansard.journal.entries import log_name
 from tests.engine.stage import Gate, PlayedModel
 from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, Town, settings_of, town
 
@@ -84,7 +84,7 @@ async def test_a_reset_is_one_commit(home: Path, reason: Began) -> None:
         here.clock.advance(24 * HOUR)
         await here.say("/new" if reason is Began.NEW else "new words")
         new = await here.session()
-        logs = {name: (home / name).read_text().splitlines() for name in ("home.jsonl", log_path(old), log_path(new))}
+        logs = {name: (home / name).read_text().splitlines() for name in ("home.jsonl", log_name(old), log_name(new))}
         lines = [json.loads(line) for texts in logs.values() for line in texts]
         (moved,) = [line for line in lines if line["kind"] == "route.moved" and line["body"]["session_id"] == new]
         kinds = [line["kind"] for line in lines if (line["tx"], line.get("unit")) == (moved["tx"], moved["unit"])]

@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hansard.domain.ids import log_path
 from hansard.domain.messages import Message
 from hansard.domain.notices import ENGLISH
 from hansard.errors import LogUnwritable, RecordUnavailable
 from hansard.intake.receive import UNWRITABLE, ChannelIntake
+from hansard.journal.entries import log_name
 from hansard.ports.channel import Batch
 from hansard.record.api import Record
 from tests.engine.stage import WAIT_SECONDS_MAX
@@ -132,7 +132,7 @@ async def test_one_unwritable_log_holds_up_no_other_chat(home: Path) -> None:
         await here.take(here.event("before"))
         route = await here.record.routes.read(HOME_OF_ANN)
         assert route is not None
-        with immutable(home / log_path(route.session_id)):
+        with immutable(home / log_name(route.session_id)):
             await here.take(here.event("refused"), here.event("hello", sender=BOB, chat=HOME_OF_BOB), cursor="c2")
         (told,) = here.told_at_home(HOME_OF_ANN)
         assert UNWRITABLE in told

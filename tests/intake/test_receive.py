@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.ids import log_path
 from hansard.domain.messages import RETRACTED, Role
 from hansard.domain.notices import ENGLISH
 from hansard.domain.requests import UserSaid
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
 from hansard.domain.settings.channels import Answers, RoomSharing
+from hansard.journal.entries import log_name
 from hansard.journal.store import Wiring
 from hansard.ports.channel import Batch, EventKind
 from hansard.record.api import Record
@@ -26,7 +26,7 @@ async def test_an_event_is_one_commit(home: Path) -> None:
     """Session, route, message, turn, receipt and cursor stand in the logs as one unit of one transaction."""
     async with town(home) as here:
         (wake,) = await here.say("hello")
-        names = ("home.jsonl", str(log_path(wake.session_id)))
+        names = ("home.jsonl", log_name(wake.session_id))
         lines = [json.loads(line) for name in names for line in (home / name).read_text().splitlines()]
         mine = [line for line in lines if line["kind"] != "database.created"]
         assert len({(line["tx"], json.dumps(line["unit"], sort_keys=True)) for line in mine}) == 1

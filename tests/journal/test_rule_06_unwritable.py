@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from hansard import Entry, Message, Record, TurnState
-from hansard.domain.ids import log_path
 from hansard.errors import LogUnwritable, OutcomeUnknown
+from hansard.journal.entries import log_name
 from tests.clock import leap_until
 from tests.record.helpers_facts import assert_clean, eventually, ids_of, new_session, say
 from tests.record.helpers_process import (
@@ -96,7 +96,7 @@ async def make_home(home: Path) -> None:
 async def test_one_unwritable_log_fails_its_session_alone(home: Path, fault: Fault) -> None:
     """In one batch with others: its own call is refused at once and names the file; it heals without a restart."""
     await make_home(home)
-    log = home / log_path(BAD)
+    log = home / log_name(BAD)
     named = str(log.parent if fault is in_a_file else log)
     async with Record.open(home) as record:
         with fault(log):
@@ -125,7 +125,7 @@ async def test_one_unwritable_log_fails_its_session_alone(home: Path, fault: Fau
 async def test_a_home_opens_beside_an_unwritable_log(home: Path) -> None:
     """The log is short and cannot be mended at opening: its session waits, the others are served."""
     await make_home(home)
-    log = home / log_path(BAD)
+    log = home / log_name(BAD)
     whole = log.read_bytes()
     log.write_bytes(whole[:-5])
     with immutable(log):
@@ -157,7 +157,7 @@ async def end_in_vain(home: Path, record: Record, fault: contextlib.ExitStack) -
     """End a turn whose log cannot be written any more, and let the patience pass once that is known."""
     async with contextlib.AsyncExitStack() as held:
         await held.enter_async_context(record.turn(BAD))
-        fault.enter_context(immutable(home / log_path(BAD)))
+        fault.enter_context(immutable(home / log_name(BAD)))
         ending = asyncio.create_task(held.pop_all().aclose())
         await eventually(lambda: bool(record.trouble))
         await leap_until(ending.done, PATIENCE_SECONDS)
@@ -201,13 +201,13 @@ def test_lines_that_cannot_be_cut_off_leave_their_own_session_in_doubt(home: Pat
     """A unit's second log cannot be written, and its line in the first cannot be cut: no third session is held up."""
     need_strace()
     asyncio.run(make_home(home))
-    with Worker(home, patience_seconds=5) as worker, immutable(home / log_path(BAD)):
+    with Worker(home, patience_seconds=5) as worker, immutable(home / log_name(BAD)):
         worker.ask("create", session="third")
-        with weather(worker.pid, *failing("truncate", home / log_path(GOOD))):
+        with weather(worker.pid, *failing("truncate", home / log_name(GOOD))):
             with pytest.raises(WorkerError) as refused:
                 worker.ask("unit", sessions=[GOOD, BAD], id="unit")
             assert refused.value.name == "OutcomeUnknown"
-            assert str(home / log_path(GOOD)) in str(refused.value)
+            assert str(home / log_name(GOOD)) in str(refused.value)
             ask_again(worker, "append", session="third", id="a")
         ask_again(worker, "append", session=GOOD, id="after")
         assert [row[0] for row in worker.ask("texts", session=GOOD)] == ["before", "after"]
@@ -218,7 +218,7 @@ def test_lines_that_cannot_be_cut_off_leave_their_own_session_in_doubt(home: Pat
 def test_a_log_of_another_user_is_named_and_heals(home: Path) -> None:
     """EACCES: root's log in a home of another user, and a log that may not even be read."""
     asyncio.run(make_home(home))
-    log = home / log_path(BAD)
+    log = home / log_name(BAD)
     os.chown(log, 65534, 65534)
     with Worker(home, prefix=WITHOUT_POWERS) as worker:
         with pytest.raises(WorkerError) as refused:
@@ -237,7 +237,7 @@ def test_a_log_of_another_user_is_named_and_heals(home: Path) -> None:
 def test_a_question_whose_log_cannot_be_written_is_refused_at_once(home: Path) -> None:
     """`hansard -r ID -p TEXT` names the file, says that nothing was written, promises nothing, and leaves."""
     asyncio.run(make_home(home))
-    log = home / log_path(BAD)
+    log = home / log_name(BAD)
     command = [str(Path(sys.executable).with_name("hansard")), "--home", str(home), "-r", BAD, "-p", "words"]
     with immutable(log):
         ran = subprocess.run(

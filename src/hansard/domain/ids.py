@@ -8,7 +8,6 @@ import re
 import secrets
 import threading
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
 
 from hansard.domain.limits import ID_CHARACTERS_MAX
 from hansard.domain.text import clean_text
@@ -88,11 +87,6 @@ def check_entry_id(entry_id: str) -> str:
     if len(entry_id) > ID_CHARACTERS_MAX:
         raise TooLarge(f"an entry id has {len(entry_id)} characters; the limit is {ID_CHARACTERS_MAX}")
     return entry_id
-
-
-def log_path(journal_id: str) -> PurePosixPath:
-    """Return where a journal's log lies below the home."""
-    return PurePosixPath(f"{log_stem(journal_id)}.jsonl")
 
 
 def log_stem(journal_id: str) -> str:

@@ -20,7 +20,7 @@ from hansard.domain.access import MAY, Action, Standpoint, is_denied
 from hansard.domain.arrivals import Arrival, ArrivalKind, ArrivalOutcome, IntakeRules, Origin
 from hansard.domain.budgets import quota_of
 from hansard.domain.chats import check_sender, key_in_chat, message_id_of, parse_key
-from hansard.domain.ids import HOME_JOURNAL, log_path
+from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message, Part, Role, Text, TextForm
 from hansard.domain.people import People
@@ -41,6 +41,7 @@ from hansard.intake.commands.turns import read_command
 from hansard.intake.files import Files, Named
 from hansard.intake.invitations import ChatInvitations
 from hansard.intake.speak import CommandLine, busy_of, parse, unescaped
+from hansard.journal.entries import log_name
 from hansard.ports import Clock
 from hansard.ports.channel import Batch, Channel, Event, EventKind, Fetches, ReplyKind
 from hansard.record.api import Record
@@ -49,7 +50,7 @@ from hansard.record.questions import read_words
 UNWRITABLE = "this conversation's log cannot be written; the admin is told why"
 """What a chat is told of a file of this machine; the log of the gateway names it."""
 
-HOME_LOG = str(log_path(HOME_JOURNAL))
+HOME_LOG = log_name(HOME_JOURNAL)
 
 QUIET_CURSOR_SECONDS = 60.0
 """How often the cursor is noted while nothing happens: an older one only means that nothing is received again."""
