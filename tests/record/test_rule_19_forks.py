@@ -10,7 +10,7 @@ import pytest
 from hansard import Delivery, DeliveryState, InvalidInput, Message, Record, SessionEnded, TurnState
 from hansard.journal.backend import EntriesGoneError, Reads
 from hansard.journal.entries import Journal
-from hansard.journal.transaction import SQL, find_in, read_lineage, trace_entries
+from hansard.journal.transaction import SQL, find_entry_in, read_lineage, trace_entries
 from tests.record.helpers_facts import (
     SESSION,
     assert_clean,
@@ -76,7 +76,7 @@ async def test_what_a_fork_inherits_is_found_with_one_query_however_deep(home: P
         def look(snapshot: Reads) -> tuple[int, str, int]:
             reads = CountedReads(snapshot)
             stretches = trace_entries(reads, Journal(snapshot.row(SQL.read_journal, (session_id,))))
-            found = find_in(reads, stretches, "first")
+            found = find_entry_in(reads, stretches, "first")
             assert found is not None
             return len(stretches), found[1].kind, reads.count
 

@@ -34,11 +34,10 @@ FROM journal WHERE key > ?1 ORDER BY key LIMIT ?2
 -- An entry by its id.
 SELECT seq, kind, version, at, body FROM entry WHERE journal = ?1 AND id = ?2
 
--- name: find_in
--- The entries with an id in some journals, the latest first. They are a JSON array of their keys.
-WITH j (key) AS (SELECT value FROM json_each(?1))
-SELECT e.journal, e.seq, e.kind, e.version, e.at, e.body FROM entry e
-WHERE e.journal IN (SELECT CAST(key AS INTEGER) FROM j) AND e.id = ?2 ORDER BY e.seq DESC
+-- name: find_entries
+-- The entries with an id in some journals, the latest first. Parameters: the journals' keys as a JSON array, the id.
+SELECT journal, seq, kind, version, at, body FROM entry
+WHERE journal IN (SELECT CAST(value AS INTEGER) FROM json_each(?1)) AND id = ?2 ORDER BY seq DESC
 
 -- name: read_entries
 -- A page of a journal, in order.

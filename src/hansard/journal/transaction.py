@@ -79,7 +79,7 @@ class Transaction:
         row = self.row(SQL.find_entry, (journal.key, entry_id))
         if row is None and journal.base_id is not None:
             with contextlib.suppress(PastMissing):
-                found = find_in(self, inherited_entries(self, journal), entry_id)
+                found = find_entry_in(self, inherited_entries(self, journal), entry_id)
                 return None if found is None else found[1]
         return None if row is None else KnownEntry._make(row)
 
@@ -249,12 +249,12 @@ def known_lineage(reads: Reads, journal_id: str) -> list[Stretch]:
         return [Stretch(own.entry_key(own.base_seq), own.entry_key(own.head_seq))]
 
 
-def find_in(
+def find_entry_in(
     reads: Reads | Group | Transaction, stretches: Sequence[Stretch], entry_id: str
 ) -> tuple[int, KnownEntry] | None:
     """Return the journal and the row of an entry of a session: what a fork's parent had after the fork is not one."""
     lasts = {stretch.last >> SEQ_BITS: stretch.last for stretch in stretches}
-    for journal, *row in reads.rows(SQL.find_in, (msgspec.json.encode(list(lasts)).decode(), entry_id)):
+    for journal, *row in reads.rows(SQL.find_entries, (msgspec.json.encode(list(lasts)).decode(), entry_id)):
         if (journal << SEQ_BITS) + row[0] <= lasts[journal]:
             return journal, KnownEntry._make(row)
     return None

@@ -29,7 +29,7 @@ from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import (
     Transaction,
     decode_text,
-    find_in,
+    find_entry_in,
     inherited_entries,
     known_lineage,
     read_lineage,
@@ -209,7 +209,7 @@ async def load_transcript(caller: Caller, session_id: str) -> list[Message]:
 def read_message(snapshot: Reads, session_id: str, message_id: str) -> Message:
     """Return a message of a session or of the home, a fork's inherited ones included."""
     stretches = known_lineage(snapshot, session_id)
-    found = find_in(snapshot, stretches, message_id)
+    found = find_entry_in(snapshot, stretches, message_id)
     if found is not None:
         journal, (_, kind, version, at, data) = found
         body = snapshot.schema.decode_body(kind, version, data)
@@ -217,7 +217,7 @@ def read_message(snapshot: Reads, session_id: str, message_id: str) -> Message:
             return added_message(message_id, at, body)
         if isinstance(body, MessageOpened):
             # The seal of a message that was open where a fork begins is the fork's own, and says interrupted (rule 19).
-            sealed = find_in(snapshot, stretches, f"~seal:{message_id}")
+            sealed = find_entry_in(snapshot, stretches, f"~seal:{message_id}")
             if sealed is None:
                 return opened_message(message_id, at, body, open_parts(snapshot, journal, message_id))
             _, kind, version, _, data = sealed[1]

@@ -20,7 +20,7 @@ from hansard.journal.concepts import Concept, load_queries
 from hansard.journal.entries import SEQ_BITS, SEQ_MASK
 from hansard.journal.sqlite.connection import Connection, fetch, immediate
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import find_in, known_lineage
+from hansard.journal.transaction import find_entry_in, known_lineage
 from hansard.record.messages.entries import (
     ChatChange,
     MessageAdded,
@@ -68,7 +68,7 @@ def read_opened(snapshot: Reads, journal: int, message_id: str) -> Message | Non
     row = snapshot.row(JOURNAL.find_entry, (journal, message_id))
     if row is None:
         session_id = snapshot.row(SEARCHES.queries.session_of_journal, (journal,))[0]
-        found = find_in(snapshot, known_lineage(snapshot, session_id), message_id)
+        found = find_entry_in(snapshot, known_lineage(snapshot, session_id), message_id)
         row = None if found is None else found[1]
     body = None if row is None else snapshot.schema.decode_body(row[1], row[2], row[4])
     return opened_message(message_id, row[3], body) if isinstance(body, MessageOpened) else None

@@ -7,11 +7,12 @@ SELECT database_id, commits, stamp FROM record
 SELECT key, base_seq, head_seq, head_digest, touched FROM journal WHERE touched > ?1 AND id <> 'home' ORDER BY touched, key
 
 -- name: session_of_journal
--- The session that a journal is of, where it begins and where it ends.
-SELECT s.id, j.base_id, j.base_seq, j.head_seq FROM journal j JOIN session s ON s.journal = j.key WHERE j.key = ?1
+-- The session that a journal is of.
+SELECT id FROM session WHERE journal = ?1
 
 -- name: sessions_of_journals
--- The same of several journals, and whether anything there became of messages after they were said.
+-- The sessions that journals are of (a JSON array of keys), where each journal begins and ends, and whether it changes what
+-- messages say.
 SELECT j.key, s.id, j.base_id, j.base_seq, j.head_seq, EXISTS (
     SELECT 1 FROM entry WHERE key > (j.key << 32) + j.base_seq AND key <= (j.key << 32) + j.head_seq
       AND kind IN ('messages.undone', 'messages.restored', 'message.edited', 'message.retracted', 'file.fetched'))
