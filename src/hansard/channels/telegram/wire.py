@@ -307,7 +307,7 @@ def requests_over(session: aiohttp.ClientSession) -> BaseRequest:
             pool_timeout: object = None,
         ) -> tuple[int, bytes]:
             del write_timeout, connect_timeout, pool_timeout  # nobody gives them
-            seconds = read_timeout if isinstance(read_timeout, float) else ANSWER_SECONDS_MAX
+            seconds = read_timeout if isinstance(read_timeout, int | float) else ANSWER_SECONDS_MAX
             timeout = aiohttp.ClientTimeout(
                 total=seconds + UPLOAD_SECONDS_MAX,
                 connect=ANSWER_SECONDS_MAX,  # the wait for a free connection included

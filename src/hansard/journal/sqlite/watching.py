@@ -13,7 +13,6 @@ the kernel closes. On crash: nothing to do.
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import select
 import struct
@@ -35,8 +34,6 @@ from hansard.journal.backend import ReplacedError
 from hansard.journal.follow import Followers
 from hansard.journal.sqlite.connection import SQL, check_not_migrated
 from hansard.journal.sqlite.reading import Readers, Snapshot
-
-logger = logging.getLogger("hansard.record")
 
 PAUSE_SECONDS: Final = 0.005
 """Between two looks at the database: others may commit thousands of times a second."""
