@@ -72,7 +72,7 @@ PARKED_SECONDS: Final = 2.0
 """The pause before the end of a turn or of a delivery is tried again whose session's log cannot be written."""
 
 CHECKPOINT_WAL_BYTES: Final = 4 * MIB
-"""The WAL is copied back into the database beyond this size, by the keeper, never by the writer."""
+"""Each time that the WAL has grown by this much, keeper and writer copy it back into the database."""
 
 SHRINK_WAL_BYTES: Final = 1 * MIB
 """A WAL of this size is copied back and cut when a process leaves."""
