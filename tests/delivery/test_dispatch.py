@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,9 @@ from hansard.domain.deliveries import DeliveryState
 from hansard.domain.messages import Message
 from hansard.testing import RECORDING_CAPABILITIES, Fault, FaultKind
 from hansard.testing.conformance_kit import begin_new
-from tests.delivery.stage import AGENT, ANN, Stage, staged
+from tests.delivery.stage import AGENT, ANN, PACE, Stage, staged
+from tests.record.helpers_process import Worker
+from tests.record.helpers_worker import STILL
 
 
 async def test_an_answer_is_shown_where_it_was_asked(home: Path) -> None:
@@ -52,6 +55,26 @@ async def test_a_stream_is_one_post_that_is_edited(home: Path) -> None:
         seconds = asyncio.get_running_loop().time() - began
         assert 3 <= len(timeline) <= seconds / RECORDING_CAPABILITIES.edit_seconds_min + 3
         assert all(message.text.startswith(shown.text) for shown in timeline)
+
+
+def is_shown(stage: Stage, chat: str, text: str) -> bool:
+    """Whether a chat shows this."""
+    return text in stage.texts(chat)
+
+
+@pytest.mark.loss("E1")
+async def test_a_dispatcher_that_sleeps_hears_of_other_processes(home: Path) -> None:
+    """Nothing waits, nobody here follows the session: what another process says in it is shown all the same."""
+    async with staged(home) as stage, stage.dispatching():
+        chat = stage.platform.create_room(ANN, AGENT)
+        session_id = await stage.session(chat)
+        with Worker(home, crash=STILL) as terminal:
+            for number in range(3):
+                await stage.drained()
+                await asyncio.sleep(1.5 * PACE.full_look_seconds)  # by then it has looked for the last time
+                text = f"notice {number}"
+                await terminal.ask_soon("append", session=session_id, id=f"n{number}", text=text, chat=chat)
+                await stage.until(partial(is_shown, stage, chat, text))
 
 
 @pytest.mark.loss("E10")

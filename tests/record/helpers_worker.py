@@ -92,10 +92,12 @@ class Servant:
         return session.id
 
     async def do_append(self, order: dict[str, Any]) -> int:
-        """Append one message."""
+        """Append one message; with a chat it is a notice, which is shown there."""
         text = order.get("text", "x") * order.get("times", 1)
-        entry = await self.here.append(order["session"], Message.user(text, id=order["id"]))
-        return entry.seq
+        said = Message.user(text, id=order["id"])
+        if "chat" in order:
+            said = Message.notice(text, id=order["id"], chat=order["chat"])
+        return (await self.here.append(order["session"], said)).seq
 
     async def do_unit(self, order: dict[str, Any]) -> int:
         """Append one message to each of several sessions, in one commit."""

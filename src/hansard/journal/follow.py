@@ -114,20 +114,16 @@ class Followers:
         with self._mutex:
             return list(self._signals)
 
-    def ring(self, journal_ids: Collection[str] | None, grown: Collection[str] = ()) -> None:
-        """Wake whoever follows one of these journals, or `ANY`, from any thread; None wakes everybody.
+    def ring(self, written: Collection[str] | None, grown: Collection[str] = ()) -> None:
+        """Wake whoever follows journals with a new entry, or `ANY`, from any thread; None wakes everybody.
 
-        `grown`: those of them that have no new entry. Who follows entries alone is not woken for them.
+        In `grown` journals there is only more of an open stream: who follows entries alone is not woken for them.
         """
         with self._mutex:
-            chosen = self._signals if journal_ids is None else (*journal_ids, ANY)
-            quiet = {*grown, ANY} if 0 < len(grown) == len(journal_ids or ()) else grown
-            signals = [
-                signal
-                for journal_id in chosen
-                for signal in self._signals.get(journal_id, ())
-                if signal.chunks or journal_id not in quiet
-            ]
+            names = list(self._signals) if written is None else [*written, ANY] if written else []
+            signals = {signal for name in names for signal in self._signals.get(name, ())}
+            for name in (*grown, ANY) if grown else ():
+                signals |= {signal for signal in self._signals.get(name, ()) if signal.chunks}
         self.tell_listeners()
         by_loop: dict[asyncio.AbstractEventLoop, list[Signal]] = {}
         for signal in signals:

@@ -291,8 +291,8 @@ class Writer:
         self._reach("released")
         if touched:
             self.wrote = True
-            grown = [change.journal_id for change in touched if not change.logged]
-            self._followers.ring([change.journal_id for change in touched], grown)
+            written = [change.journal_id for change in touched if change.logged]
+            self._followers.ring(written, [change.journal_id for change in touched if not change.logged])
         elif batch:
             self._followers.tell_listeners()
         if batch:

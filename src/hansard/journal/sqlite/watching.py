@@ -31,7 +31,7 @@ import msgspec
 from hansard.domain.limits import FOLLOW_POLL_SECONDS
 from hansard.errors import HansardError, RecordMigrated
 from hansard.journal.backend import ReplacedError
-from hansard.journal.follow import Followers
+from hansard.journal.follow import ANY, Followers
 from hansard.journal.sqlite.connection import SQL, check_not_migrated
 from hansard.journal.sqlite.reading import Readers, Snapshot
 
@@ -248,7 +248,8 @@ class Watcher(threading.Thread):
         if before < 0:
             return None
         followed = msgspec.json.encode(self._followers.followed()).decode()
-        return [row[0] for row in snapshot.rows(SQL.touched_since, (before, followed))]
+        # Others wrote to these, and maybe to journals that nobody follows here by name.
+        return [ANY, *(row[0] for row in snapshot.rows(SQL.touched_since, (before, followed)))]
 
 
 def watch_others(
