@@ -87,8 +87,8 @@ CHAT_PARTS = (
     Part(title="record reads (threads)", within=("sqlite/reading.py", "concurrent/futures/thread.py:_worker")),
     Part(title="the record's calls in the event loop", places=("hansard/journal/", "hansard/record/")),
     Part(
-        title="HTTP client (aiohttp; before, httpx)",
-        places=("/aiohttp/", "/yarl/", "/multidict/", "/httpx/", "/httpcore/", "/h11/", "/anyio/", "/sniffio/"),
+        title="HTTP client (httpx, httpcore, h11, anyio)",
+        places=("/httpx/", "/httpcore/", "/h11/", "/anyio/", "/sniffio/"),
     ),
     Part(title="Telegram's channel and its library", places=("channels/telegram/", "site-packages/telegram/")),
     Part(title="the Matrix-like channel of the tests", places=("hansard/testing/", "tests/")),

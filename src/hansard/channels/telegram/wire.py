@@ -12,10 +12,7 @@ import logging
 import os
 import re
 from http import HTTPStatus
-from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import urlencode, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from hansard.channels import Json
 from hansard.domain.http_answers import UNPACKED
@@ -32,9 +29,9 @@ from hansard.errors import (
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
-    import aiohttp
+    import httpx
     from telegram import Bot
     from telegram.request import BaseRequest
 
@@ -42,14 +39,12 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS_MAX: Final = 10.0
 ANSWER_SECONDS_MAX: Final = 30.0
-UPLOAD_SECONDS_MAX: Final = 1800.0
+UPLOAD_SECONDS_MAX: Final = 300.0
 DOWNLOAD_SECONDS_MAX: Final = 600.0
 ANSWER_BYTES_MAX: Final = 32 * 1024 * 1024
 """Of one answer of the Bot API: a hundred updates are far smaller."""
 CONNECTIONS_MAX: Final = 64
 """At once. More requests wait for a free one."""
-IDLE_SECONDS_MAX: Final = 5.0
-"""How long a connection is kept that nothing uses: servers close such ones, and a request must not meet that."""
 RETRY_SECONDS: Final = 5.0
 """When Telegram asks to wait and does not say how long."""
 
@@ -57,7 +52,7 @@ GET_UPDATES: Final = "get_Updates"
 """The library's own method parses all updates at once: a single one that it does not understand would hold up all the
 others for ever. Spelled so, the method counts as one that the library does not know, and its answer comes as it is."""
 
-LOGGERS: Final = ("telegram", "aiohttp.client")
+LOGGERS: Final = ("telegram", "httpx", "httpcore")
 """Whose logs hold addresses, and with them the token."""
 
 FILE_PATH: Final = re.compile(r"(?!\.)[A-Za-z0-9_.-]{1,255}(?:/(?!\.)[A-Za-z0-9_.-]{1,255}){0,9}")
@@ -120,9 +115,9 @@ class TelegramWire:
         self._token = token
         self._base_url = base_url.rstrip("/")
         self._bot: Bot | None = None
-        self._sessions: list[aiohttp.ClientSession] = []
+        self._requests: list[BaseRequest] = []
         self._context: ssl.SSLContext | None = None
-        self._files: aiohttp.ClientSession | None = None
+        self._files: httpx.AsyncClient | None = None
         self._me: Me | None = None
         self.trouble = ""
         """What a person has to do before this works again; empty when nothing."""
@@ -182,68 +177,82 @@ class TelegramWire:
 
     async def _read_file(self, base_url: str, address: str, bytes_max: int) -> bytes:
         """Read a file from the bot's own address, up to the limit. The library reads files of this machine, too."""
-        import aiohttp
+        import httpx
 
         path = address.removeprefix(f"{base_url}/")
         if FILE_PATH.fullmatch(path) is None:
             raise NotFound("Telegram does not say where the file is.")
         if self._files is None:
-            self._files = self._new_session(CONNECTIONS_MAX)
-        timeout = aiohttp.ClientTimeout(
-            total=DOWNLOAD_SECONDS_MAX, sock_connect=CONNECT_SECONDS_MAX, sock_read=ANSWER_SECONDS_MAX
-        )
+            timeout = httpx.Timeout(ANSWER_SECONDS_MAX, connect=CONNECT_SECONDS_MAX)
+            self._files = httpx.AsyncClient(
+                timeout=timeout, verify=self._verify(), headers=UNPACKED, follow_redirects=False
+            )
+        read = bytearray()
         try:
-            async with self._files.get(f"{base_url}/{path}", timeout=timeout, allow_redirects=False) as response:
-                if response.status == HTTPStatus.NOT_FOUND:
+            async with (
+                asyncio.timeout(DOWNLOAD_SECONDS_MAX),
+                self._files.stream("GET", f"{base_url}/{path}") as response,
+            ):
+                if response.status_code == HTTPStatus.NOT_FOUND:
                     raise NotFound("Telegram does not give the file any more.")
-                if response.status != HTTPStatus.OK:
-                    raise ChannelDown(f"fetching a file: the server answered {response.status}")
-                if (data := await read_bounded(response, bytes_max)) is None:
-                    raise TooLarge(f"The file has more than {bytes_max} bytes, which is the limit.")
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                if response.status_code != HTTPStatus.OK or not is_plain(response):
+                    raise ChannelDown(f"fetching a file: the server answered {response.status_code}")
+                async for piece in response.aiter_raw():
+                    read += piece
+                    if len(read) > bytes_max:
+                        raise TooLarge(f"The file has more than {bytes_max} bytes, which is the limit.")
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             raise ChannelDown(f"fetching a file: {type(error).__name__}") from None
-        return data
+        return bytes(read)
 
     async def close(self) -> None:
-        sessions, self._sessions, self._bot, self._files = self._sessions, [], None, None
-        for session in sessions:
-            await session.close()
-        # The transports of closed connections end with the next turns of the loop.
-        await asyncio.sleep(0)
+        requests, self._requests, self._bot = self._requests, [], None
+        for request in requests:
+            await request.shutdown()
+        files, self._files = self._files, None
+        if files is not None:
+            await files.aclose()
 
-    def _new_session(self, connections_max: int) -> aiohttp.ClientSession:
-        """Open connections to the one server, by a proxy where the environment names one."""
-        import aiohttp
+    def _verify(self) -> ssl.SSLContext | bool:
+        """What certificates are checked by: made once, because it takes long; not where nothing is encrypted."""
         import httpx
 
-        address, proxies = urlsplit(self._base_url), getproxies()
-        if self._context is None and address.scheme == "https":
-            self._context = httpx.create_ssl_context()  # it takes long
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=connections_max, ssl=self._context or True, keepalive_timeout=IDLE_SECONDS_MAX
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers=UNPACKED,
-            auto_decompress=False,
-            proxy=None if proxy_bypass(address.netloc) else proxies.get(address.scheme) or proxies.get("all"),
-        )
-        self._sessions.append(session)
-        return session
+        if self._context is None and self._base_url.startswith("https:"):
+            self._context = httpx.create_ssl_context()
+        return self._context or False
 
     def _open(self) -> Bot:
         from telegram import Bot
+        from telegram.request import HTTPXRequest
 
         if self._bot is None:
             silence()
+            kwargs = {
+                "verify": self._verify(),
+                "headers": UNPACKED,
+                "follow_redirects": False,
+                "event_hooks": {"response": [bound_answer]},
+            }
             # Times as times, which the library gives from its next version on, and until then warns of.
             os.environ.setdefault("PTB_TIMEDELTA", "true")
+            self._requests = [
+                HTTPXRequest(
+                    connection_pool_size=size,
+                    connect_timeout=CONNECT_SECONDS_MAX,
+                    read_timeout=ANSWER_SECONDS_MAX,
+                    write_timeout=ANSWER_SECONDS_MAX,
+                    pool_timeout=ANSWER_SECONDS_MAX,
+                    media_write_timeout=UPLOAD_SECONDS_MAX,
+                    httpx_kwargs=kwargs,
+                )
+                for size in (1, CONNECTIONS_MAX)
+            ]
             self._bot = Bot(
                 self._token.secret,
                 base_url=f"{self._base_url}/bot",
                 base_file_url=f"{self._base_url}/file/bot",
-                get_updates_request=requests_over(self._new_session(1)),
-                request=requests_over(self._new_session(CONNECTIONS_MAX)),
+                get_updates_request=self._requests[0],
+                request=self._requests[1],
             )
         return self._bot
 
@@ -278,78 +287,37 @@ class TelegramWire:
         return said.replace(self._token.secret.partition(":")[2], "…")
 
 
-def requests_over(session: aiohttp.ClientSession) -> BaseRequest:
-    """Return how the library makes its requests: its own way, over httpx, takes three times as long."""
-    import aiohttp
-    from telegram.request import BaseRequest
+async def bound_answer(response: httpx.Response) -> None:
+    """See that an answer is read only up to the limit: the library reads whatever comes."""
+    import httpx
 
-    class TelegramRequest(BaseRequest):
-        """Requests over connections that are kept, each made once."""
+    if not is_plain(response):
+        raise httpx.DecodingError("an answer is packed, although nobody asked for that", request=response.request)
 
-        async def initialize(self) -> None:
-            """Do nothing: the connections are opened when they are needed."""
+    class BoundedTelegramStream(httpx.AsyncByteStream):
+        """The bytes of an answer, counted."""
 
-        async def shutdown(self) -> None:
-            """Do nothing: whoever opened the session closes it."""
+        def __init__(self, stream: httpx.AsyncByteStream) -> None:
+            self._stream = stream
 
-        @property
-        def read_timeout(self) -> float:
-            return ANSWER_SECONDS_MAX
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            count = 0
+            async for piece in self._stream:
+                count += len(piece)
+                if count > ANSWER_BYTES_MAX:
+                    raise httpx.ReadError("an answer is larger than any should be", request=response.request)
+                yield piece
 
-        async def do_request(  # noqa: PLR0917 - the library's signature
-            self,
-            url: str,
-            method: str,
-            request_data: Any = None,  # noqa: ANN401
-            read_timeout: Any = None,  # noqa: ANN401
-            write_timeout: object = None,
-            connect_timeout: object = None,
-            pool_timeout: object = None,
-        ) -> tuple[int, bytes]:
-            del write_timeout, connect_timeout, pool_timeout  # nobody gives them
-            seconds = read_timeout if isinstance(read_timeout, int | float) else ANSWER_SECONDS_MAX
-            timeout = aiohttp.ClientTimeout(
-                total=seconds + UPLOAD_SECONDS_MAX,
-                connect=ANSWER_SECONDS_MAX,  # the wait for a free connection included
-                sock_connect=CONNECT_SECONDS_MAX,
-                sock_read=seconds,
-            )
-            headers = {"User-Agent": self.USER_AGENT}
-            data: bytes | aiohttp.FormData | None = None
-            if request_data is not None and request_data.contains_files:
-                data = aiohttp.FormData(request_data.json_parameters)
-                for name, (file_name, content, media_type) in request_data.multipart_data.items():
-                    data.add_field(name, BytesIO(content), filename=file_name, content_type=media_type)
-            elif request_data is not None:
-                data = urlencode(request_data.json_parameters).encode()
-                headers["Content-Type"] = "application/x-www-form-urlencoded"
-            # Two turns of the loop notice what the server has closed by now. A request that met such a connection would
-            # count as unknown, and be shown twice.
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            async with session.request(
-                method, url, data=data, headers=headers, timeout=timeout, allow_redirects=False
-            ) as response:
-                answer = await read_bounded(response, ANSWER_BYTES_MAX)
-                if answer is None:
-                    raise aiohttp.ClientPayloadError("an answer is larger than any should be")
-                return response.status, answer
+        async def aclose(self) -> None:
+            await self._stream.aclose()
 
-    return TelegramRequest()
+    if isinstance(response.stream, httpx.AsyncByteStream):
+        response.stream = BoundedTelegramStream(response.stream)
 
 
-async def read_bounded(response: aiohttp.ClientResponse, bytes_max: int) -> bytes | None:
-    """Read an answer; None when it is larger. A packed one could unpack to more than anybody has room for."""
-    import aiohttp
-
-    if response.headers.get("Content-Encoding", "identity").casefold() != "identity":
-        raise aiohttp.ClientPayloadError("an answer is packed, although nobody asked for that")
-    read = bytearray()
-    async for piece in response.content.iter_any():
-        read += piece
-        if len(read) > bytes_max:
-            return None
-    return bytes(read)
+def is_plain(response: httpx.Response) -> bool:
+    """Whether an answer came as it is. A packed one could unpack to more than anybody has room for."""
+    return str(response.headers.get("Content-Encoding", "identity")).casefold() == "identity"
 
 
 def seconds_of(error: Any) -> float:  # noqa: ANN401 - the library's, which is imported late
@@ -368,10 +336,10 @@ def refusal_of(text: str) -> ChannelError:
 
 def outage_of(error: Exception, what: str, said: str) -> ChannelError:
     """Return what it means that no answer came, or one of a server that is not well."""
-    import aiohttp
+    import httpx
 
     cause = error.__cause__
-    if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
+    if isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.InvalidURL):
         return ChannelDown(f"{what}: Telegram cannot be reached ({type(cause).__name__})")
     if cause is not None:
         return PostUnknown(f"{what}: {type(cause).__name__}")
