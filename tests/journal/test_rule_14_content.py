@@ -79,6 +79,24 @@ async def test_verify_finds_each_change_of_the_database(home: Path, change: str,
         assert (SESSION, what) in [(finding.session_id, finding.what) for finding in report.findings]
 
 
+@pytest.mark.loss("B13")
+@pytest.mark.parametrize("table", ["session", "entry"])
+async def test_verify_finds_rows_of_no_session(home: Path, table: str) -> None:
+    """A row whose journal is not there belongs to nothing that is compared: verify names its table all the same."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        await say(record, "a")
+        (columns,) = raw_rows(home, "SELECT group_concat(name) FROM pragma_table_info(?)", table)[0]
+        strange = {"session": ("journal", "999"), "entry": ("key", "999 << 32")}[table]
+        values = columns.replace("id", "'ghost' || id", 1) if table == "session" else columns
+        names = [
+            value if name != strange[0] else strange[1]
+            for name, value in zip(columns.split(","), values.split(","), strict=True)
+        ]
+        raw_rows(home, f"INSERT INTO {table} ({columns}) SELECT {', '.join(names)} FROM {table} LIMIT 1")  # noqa: S608
+        assert [(found.session_id, found.what) for found in (await record.verify()).findings] == [("", "projection")]
+
+
 @pytest.mark.loss("B17")
 @pytest.mark.parametrize("old", [b"text of b", b'"id":"b"', b'"seq":3'])
 async def test_verify_finds_each_change_of_the_log(home: Path, old: bytes) -> None:

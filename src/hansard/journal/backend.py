@@ -182,6 +182,8 @@ class Fold(Protocol):
     run: Callable[..., Any]
     filled: str
     """The query for the names of the tables that have a row of a journal."""
+    orphaned: str
+    """The query for the names of the tables that have rows of no journal."""
 
     def begin(self) -> None:
         """Start with empty tables."""

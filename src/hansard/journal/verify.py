@@ -248,6 +248,10 @@ def _verify(store: AnyStore) -> Report:
     findings = [Finding("", "repair", store.note)] if store.note else []
     findings += leg.snapshot(lambda reads: _check_database(reads, leg.self_check))
     fold = leg.make_fold()
+    for (table,) in leg.snapshot(lambda reads: reads.rows(fold.orphaned)):
+        findings.append(
+            Finding("", "projection", f"{table} in state.db has rows of a {store.schema.noun} that is not there")
+        )
     entries = sessions = 0
     known = set()
     after = 0

@@ -62,9 +62,8 @@ class MemoryFold:
         self._connection = apsw.Connection(":memory:")
         self._connection.execute(SQL.tables + schema.create_tables())
         self.run = self._connection.cursor().execute
-        names = [table.name for table in schema.tables if not table.of_home]
-        looks = [f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {name} WHERE journal = ?1)" for name in names]  # noqa: S608 - our own names
-        self.filled = " UNION ALL ".join(looks or ["SELECT '' WHERE ?1 IS NULL"])
+        self.filled = _tables_where(schema, "journal = ?1")
+        self.orphaned = _tables_where(schema, "journal NOT IN (SELECT key FROM journal)")
 
     def begin(self) -> None:
         if self._connection.in_transaction:
@@ -78,6 +77,13 @@ class MemoryFold:
 
     def dump(self, query: str, bindings: tuple[Any, ...]) -> list[Any]:
         return self.run(query, bindings).fetchall()
+
+
+def _tables_where(schema: Schema, condition: str) -> str:
+    """Return the query for the names of tables that have such a row of a journal."""
+    names = ["entry", "chunk", *(table.name for table in schema.tables if not table.of_home)]
+    looks = [f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {name} WHERE {condition})" for name in names]  # noqa: S608 - our own names
+    return " UNION ALL ".join(looks)
 
 
 def _refold_journal(connection: apsw.Connection, schema: Schema, journal: Journal, work: Work) -> None:
