@@ -61,8 +61,14 @@ class Playing:
         self.stop = asyncio.Event()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something is so."""
-        await until(condition)
+        """Wait until something is so. If it never is, say how things stand."""
+        try:
+            await until(condition)
+        except TimeoutError:
+            waiting = await self.record.deliveries.list_waiting(self.channel.name)
+            sessions = [await entries_of(self.record, each.id) for each in await self.record.sessions()]
+            story = [f"{each.seq} {each.kind}" for entries in sessions for each in entries[-30:]]
+            raise AssertionError(f"to be shown: {waiting}; runner: {self.app.runner.busy}; {story}") from None
 
     async def settled(self) -> None:
         """Wait until every turn has run and everything is shown."""
