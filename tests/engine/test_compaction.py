@@ -186,6 +186,45 @@ async def test_asking_for_it_does_not_cancel_it(home: Path) -> None:
         await on.check()
 
 
+class Clinging(Gate):
+    """A place in an answer that is left late: whoever cancels the answer waits."""
+
+    def __init__(self) -> None:
+        """Nobody is there yet."""
+        super().__init__()
+        self.leaving, self.let_go = asyncio.Event(), asyncio.Event()
+
+    async def stand(self) -> None:
+        """Be there, and once cancelled leave when that is allowed."""
+        try:
+            await super().stand()
+        finally:
+            self.leaving.set()
+            await self.let_go.wait()
+
+
+async def test_stopped_and_cancelled_at_once(home: Path) -> None:
+    """Whoever speaks is heard of through the record, and cancels it besides: who asked for it is told, once."""
+    gate = Clinging()
+    model = Summing([gate, SUMMARY])
+    async with stage(home, model, compaction=MANUAL) as on:
+        await talk(on, 6)
+        await on.record.sessions.set_setting(on.session_id, "compact", "{}")
+        on.runner.wake(on.session_id)
+        await gate.reached()
+        await on.queue("something new")
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            await gate.leaving.wait()
+        on.runner.beside.cancel_compaction(on.session_id)
+        await asyncio.sleep(0)
+        gate.let_go.set()
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            await on.runner.beside.compacted(on.session_id)
+        assert (await on.notices()).count(compaction.INTERRUPTED) == 1
+        await on.run_turn()
+        await on.check()
+
+
 async def test_a_message_from_another_process_comes_meanwhile(home: Path) -> None:
     """Whoever sums up hears of it through the record, and makes way."""
     gate = Gate()

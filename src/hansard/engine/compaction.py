@@ -212,14 +212,15 @@ async def compact(agent: Agent, session_id: str, asked: CompactionRequest | None
         try:
             seconds = agent.limits.turn_seconds_max
             await asyncio.wait({work, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            finished = work.done()
+            finished, stopped = work.done(), stop.done() and not work.done()
+            if stopped:  # said here, because whoever speaks may also cancel what is awaited next
+                interrupt(turn, stop.result(), interruption, chat)
         except asyncio.CancelledError:
             interrupt(turn, "the program was left, or a new message came", interruption, chat)
             raise
         finally:
             await cancel_all(work, stop)
-        if not finished and not stop.cancelled():
-            interrupt(turn, stop.result(), interruption, chat)
+        if stopped:
             return
         outcome = work.result() if finished else Compacted(text=f"it took longer than {seconds:g} s", failed=True)
         if outcome.failed:
