@@ -120,7 +120,7 @@ CONVERSATIONS_MAX: Final = 256
 """Conversations whose fold a process keeps, so that a turn reads only what is new."""
 
 CONVERSATION_BYTES_MAX: Final = 32 * MIB
-"""About what all of those take in memory, counted in UTF-8: 200 chats of 200 short messages, or a few that fill a large
+"""About what all of those take in memory, counted in UTF-8: 150 chats of 200 short messages, or a few that fill a large
 window. Words with an emoji among them take up to four times as much. To fold one anew takes milliseconds."""
 
 CONVERSATION_IDLE_SECONDS: Final = 1800.0
